@@ -63,12 +63,12 @@
  * (the parent's go on), and the next call makes a connection of its own. ab_fd() is another one
  * then. Nothing has to be registered; execve() closes all.
  *
- * CONNECTION. Made when first needed, and again whenever it was lost. A daemon that falls silent while calls are open is asked
- * by a PING; after 3 s the user is told (see `notice`), after 10 s calls with a deadline end as AB_UNAVAILABLE, after 60 s the
- * connection counts as lost. A call whose connection broke
- * before the daemon can have seen it is sent again; so is one that may be repeated (what only reads
- * and is no stream, what doing twice does not change, and what carries the request id of a create).
- * Others end as AB_UNAVAILABLE, and what became of them is unknown.
+ * CONNECTION. It is made when it is first needed, and again whenever it was lost. A daemon that falls
+ * silent while calls are open is asked by a PING; after 3 s the user is told (`notice`), after 10 s
+ * calls with a deadline end as AB_UNAVAILABLE, after 60 s the connection counts as lost. A call whose
+ * connection broke before the daemon can have seen it is sent again; so is one that may be repeated
+ * (what only reads and is no stream, what doing twice does not change, and what carries the request id
+ * of a create). Others end as AB_UNAVAILABLE, and what became of them is unknown.
  *
  * REQUEST IDS make a create happen at most once: a repeat with the same id joins the first, also
  * from another process, also after a crash of the daemon. The library makes one if none is given;
@@ -171,8 +171,8 @@ AB_API void ab_client_free(struct ab_client *c);
 AB_API int ab_connect(struct ab_client *c);
 /* The socket in use, or the last one tried. */
 AB_API const char *ab_socket(const struct ab_client *c);
-/* Of the last function on this client that waited and did not return 0; NULL if it did. Valid
- * until the next one. */
+/* Why the last function on this client that waited failed; NULL if it went well. Valid until the
+ * next one. */
 AB_API const struct ab_error *ab_client_error(const struct ab_client *c);
 
 /* For event loops. The descriptor stays the same for the life of the client in one process; do
@@ -191,15 +191,16 @@ AB_API int ab_process(struct ab_client *c);
 /* Ends any object that this library handed out as a result. NULL is fine. */
 AB_API void ab_free(const void *object);
 
-/* "90s", "1h30m", "250ms", "2d" → milliseconds. A number without a unit is -EINVAL; -ERANGE. */
+/* "90s", "1h30m", "250ms", "2d" → milliseconds. 0; -EINVAL, also for a number without a unit; -ERANGE: more than
+ * ten years. */
 AB_API int ab_parse_duration(const char *text, uint64_t *ret_ms);
 
 /* ------------------------------------------------------------------ calls */
 
 struct ab_call_options {
 	uint64_t deadline_ms;	/* from now; 0 = the default, AB_NEVER = none */
-	/* Called from ab_process() when there is news: the call is done, a stream has something to
-	 * take, or room for more. Take all there is: nothing old is announced twice. May be NULL. */
+	/* Called from ab_process() when the call is ready: it is done, or a stream has something to take,
+	 * or room for more. Take all there is: it is not called again for what is left. May be NULL. */
 	void (*ready)(struct ab_call *call, void *user);
 	void *user;
 };
@@ -217,13 +218,13 @@ AB_API const struct ab_error *ab_call_error(const struct ab_call *call);
 /* Waits until it is done; of a stream, drops what was not taken. Returns its status;
  * AB_FAILED_PRECONDITION from inside a callback. */
 AB_API int ab_call_wait(struct ab_call *call);
-/* Waits until it has news, as for `ready`; timeout_ms < 0 = for ever. 1 news, 0 none in that time,
+/* Waits until it is ready, as for the callback; timeout_ms < 0 = for ever. 1; 0: not in that time;
  * -EDEADLK from inside a callback. */
 AB_API int ab_call_poll(struct ab_call *call, int timeout_ms);
 /* The result of a call that is done and went well, of the type that the waiting form hands out;
  * NULL if there is none, it was taken, or the call has no such result. */
 AB_API void *ab_call_take(struct ab_call *call);
-/* The result of calls that answer yes or no. */
+/* The result of calls whose waiting form hands out a bool; else false. */
 AB_API bool ab_call_answer(const struct ab_call *call);
 /* The request id that was sent, "" if this kind of call has none. */
 AB_API const char *ab_call_request_id(const struct ab_call *call);
@@ -595,7 +596,7 @@ struct ab_token {
 	size_t n_sandboxes;
 	int64_t run_pid;		/* the process that it ends with; 0 = none */
 	enum ab_action on_release;	/* of a run */
-	const char *secret;		/* of create: "ab_…", told this once, where "e2b_" is as good a prefix; else NULL */
+	const char *secret;		/* of create: "ab_…", told this once; "e2b_" in place of "ab_" names the same token. NULL in lists */
 	enum ab_warm_mode warm;		/* of creates with it that do not say it */
 	const char *policy;		/* the same: "on_idle=kill,idle_timeout=600000ms"; "" = nothing */
 };
@@ -1259,7 +1260,7 @@ struct ab_daemon_status {
 	const char *gateway_url, *gateway_socket;	/* "" = none */
 	uint32_t gateway_connections, gateway_calls, gateway_relays;
 	uint64_t gateway_requests, gateway_refused;	/* since the start */
-	/* Who the caller is to the daemon; access_right NULL from one that does not tell. */
+	/* Who the caller is to the daemon; access_right and the texts beside it are NULL from one that does not tell. */
 	uint32_t uid;
 	const char *user;		/* "" = it has no name */
 	const char *access_right;	/* "admin", "user", "observer" */

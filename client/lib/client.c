@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The client and its face to event loops. Invariants: the user's callbacks run at the end of
+ * The client and its face to event loops. Invariants: `ready` callbacks run at the end of
  * ab_process() and nowhere else; a process uses only connections that it made itself.
  */
 #include "client/lib/client.h"

@@ -7,8 +7,8 @@
  * whose descriptor is the one that event loops see.
  *
  * A call is queued, then open on a stream of a connection, then done. It may go back to the
- * queue when the daemon cannot have seen it. The user's callbacks run at one place only, the end of
- * ab_process(), from a list of calls that have news.
+ * queue when the daemon cannot have seen it, or when doing it twice does no harm. The `ready` callbacks
+ * run at one place only, the end of ab_process(), from the list of calls that are ready.
  */
 #ifndef AB_CLIENT_LIB_CLIENT_H
 #define AB_CLIENT_LIB_CLIENT_H
@@ -32,7 +32,7 @@
 #define PUT_BYTES	    (64u * 1024)	/* data of one message that we send */
 #define PUT_HEAD_BYTES	    48u			/* and what stands before it */
 #define REPLY_MAX_BYTES	    (16u * 1024 * 1024)	/* of one message; a larger one fails its call */
-#define ATTEMPTS_MAX	    8u			/* how often a call is sent again */
+#define ATTEMPTS_MAX	    8u			/* how often a call is sent, at most */
 #define DIAL_EVERY_MS	    25u			/* between two attempts to reach the socket */
 #define MUTE_MS		    3000u	/* of silence, then the user is told */
 #define PING_AFTER_MS	    1500u	/* of silence while calls are open; doubles while PINGs are answered, … */
@@ -146,18 +146,18 @@ struct ab_call {
 	bool end_seen;			/* Read */
 };
 
-/* client.c: every public function begins with one of these two. Notices a fork. */
+/* client.c: functions that use a connection begin with one of these two, which notices a fork. */
 void client_enter(struct ab_client *c);
 struct ab_client *call_enter(struct ab_call *call);
 /* A call waits to be sent. */
 void client_queue(struct ab_client *c, struct ab_call *call);
-/* The call has news for the user. */
+/* The call is ready for the user. */
 void client_note(struct ab_client *c, struct ab_call *call);
 void client_set_error(struct ab_client *c, const struct ab_error *e);	/* takes it */
 
 /* silence.c: the next moment at which a connection's silence means something; NO_TIME. */
 uint64_t conn_silence_due_ms(const struct conn *conn);
-/* Looks whether that moment came. true: the connection, or a call, ended by it. */
+/* Does what is due at that moment, if it came. true: another pass may find something to do. */
 bool conn_check_silence(struct conn *conn, uint64_t now_ms);
 
 /* conn.c */
@@ -186,7 +186,7 @@ int call_start(struct ab_client *c, const struct call_method *m, const ProtobufC
 	       const struct ab_call_options *how, struct ab_call **ret);
 /* Opens a stream for it. 0; -EAGAIN: no room on this connection. */
 int call_open(struct ab_call *call, struct conn *conn, uint64_t now_ms);
-/* The stream has news. */
+/* The stream is ready: flags H2_READY_…. */
 void call_on_ready(struct ab_call *call, unsigned flags);
 /* Done; takes the error (NULL = it went well). */
 void call_finish(struct ab_call *call, const struct ab_error *e);

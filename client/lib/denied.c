@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* See denied.h. Numbers stand in for names that the system does not know. */
+/* Numbers stand in for names that the system does not know. */
 #include "client/lib/denied.h"
 
 #include <grp.h>

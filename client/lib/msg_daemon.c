@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* DaemonService's answers as public structs; see msg.h. */
+/* DaemonService's answers as objects. */
 #include <errno.h>
 
 #include "proto/gen/agentbox_daemon.pb-c.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What msg.c and msg_daemon.c share: pieces of messages as pieces of objects. */
+/* What the files msg*.c share: pieces of messages as pieces of objects. */
 #ifndef AB_CLIENT_LIB_MSG_IN_H
 #define AB_CLIENT_LIB_MSG_IN_H
 

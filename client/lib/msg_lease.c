@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Leases and events as objects; see msg.c. */
+/* Leases and events as objects. */
 #include <errno.h>
 
 #include "proto/gen/agentbox_lease.pb-c.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tokens as objects; see msg.c. */
+/* Tokens, and where the gateway and its page are, as objects. */
 #include <errno.h>
 
 #include "proto/gen/agentbox_token.pb-c.h"

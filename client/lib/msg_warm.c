@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Entries of warm sandboxes as objects; see msg.c. */
+/* Entries of warm sandboxes as objects. */
 #include <errno.h>
 
 #include "proto/gen/agentbox_warm.pb-c.h"

@@ -54,7 +54,7 @@ enum relay_right {
 
 enum relay_right relay_judge(const struct relay_asker *a, const struct relay_door *d);
 
-/* A signed link to a file (CLOUD-WIRE §5.6). False: the head is none. */
+/* Is it a signed link to a file: a path of files with a signature in its query? */
 bool relay_is_link(const struct fields *head);
 
 /* The same for many tokens: the head is read once. */

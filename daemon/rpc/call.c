@@ -2,7 +2,7 @@
 /*
  * One RPC: from the request head to its one end. call_look() looks at the exchange and does what can
  * be done, in a fixed order: its end, the request, the handler's wish to send. It runs when the
- * exchange has news and when the handler asked for something; so handlers are only ever called
+ * exchange is ready and when the handler asked for something; so handlers are only ever called
  * from the loop.
  */
 #include "daemon/rpc/call_impl.h"

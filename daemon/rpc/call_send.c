@@ -81,7 +81,7 @@ static int write_head(struct rpc_call *c)
 	return r;
 }
 
-/* -EPIPE: it is closed and the news of that is on its way. */
+/* -EPIPE: it is closed, and on_ready will tell. */
 static void note_failure(struct rpc_call *c, int r)
 {
 	if (!r || r == -EPIPE)

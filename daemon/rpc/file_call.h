@@ -58,13 +58,13 @@ struct file_call {
 	struct sandbox_tie tie;		/* the call ends with its sandbox */
 	struct status own;		/* the failure that is answered if the sandbox is not the reason */
 	bool asked_life;
-	bool by_script;			/* see envd.h */
+	bool by_script;			/* once for a name that the agent cannot tell */
 	void (*go)(struct file_call *x);	/* once that is known */
 	size_t sent;			/* List: entries */
 	/* Write: one per file */
 	struct file_result **results;
 	size_t n_results;
-	bool streamed;			/* Read: as a stream, see envd.h */
+	bool streamed;			/* Read: as a stream of the agent's, not a body of known length */
 	/* Read: sent; Write: of the current file, given to the agent */
 	uint64_t bytes;
 	bool head_sent;
@@ -102,7 +102,7 @@ void file_call_fail_errno(struct file_call *x, int err);
 void file_call_on_gone(struct rpc_call *call, enum rpc_gone why);
 void file_call_resolve(struct file_call *x);	/* x->sandbox → x->go */
 struct envd_target file_call_target(const struct file_call *x);
-/* The edge or the agent refused: asks lifecycle, which answers the call or lets x->go try again.
+/* The edge or the agent refused: asks daemon/sandbox, which answers the call or lets x->go try again.
  * False: nothing more to ask. */
 bool file_call_ask_life(struct file_call *x, enum envd_class cls);
 /* The call failed so; but if its sandbox is the reason (it is gone, or paused), that is what is said. */

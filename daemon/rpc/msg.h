@@ -45,7 +45,7 @@ struct sandbox_pair *msg_read_pairs(ProtobufCMessage *const *entries, size_t n);
 
 #define MSG_MASKED_BYTES 10u	/* six characters of an id, three dots */
 
-/* A Sandbox message; points into the sandbox_sandbox it was made from. */
+/* A Sandbox message; points into the struct sandbox_view it was made from. */
 struct msg_sandbox {
 	Agentbox__V1__Sandbox m;
 	Agentbox__V1__Sandbox__MetadataEntry *entries, **entry_list;

@@ -55,8 +55,7 @@ static void send_file(struct rpc_call *c, response *r, const struct descriptor_f
 	rpc_call_send(c, &r->base);
 }
 
-/* All services of the .proto files that this server has, and those whose methods are not built yet:
- * their messages are settled, and calling them says so. */
+/* The descriptors also hold services of the agent in a sandbox, which this server calls and does not serve. */
 static bool is_served(const char *service)
 {
 	return !strncmp(service, "agentbox.v1.", 12) || !strncmp(service, "grpc.", 5);

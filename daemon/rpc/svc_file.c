@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * FileService, the calls with one answer and List. Every call: resolve the sandbox, ask its agent,
- * answer; when the agent cannot be asked, lifecycle says what is true of the sandbox and the call is
- * made once more if that helps. Read and Write stream: svc_file_stream.c.
+ * answer; when the agent cannot be asked, daemon/sandbox says what is true of the sandbox, and the call
+ * is made once more if that helps. Read and Write stream: svc_file_stream.c.
  */
 #include "daemon/rpc/svc_file.h"
 

@@ -419,7 +419,7 @@ static void finish_current(struct file_call *x)
 
 	x->want_next = false;
 	x->finish_due = envd_write_state(x->write) == ENVD_XFER_OPENING; /* an empty file, for one */
-	/* -EPIPE: the transfer is over, its news is on the way. */
+	/* -EPIPE: the transfer is over, and on_ready will tell. */
 	if (x->finish_due || envd_write_finish(x->write) != -EMSGSIZE)
 		return;
 	status_field(&st, "header.size", "said %lld bytes, %llu came", (long long)x->current->size,
@@ -501,7 +501,7 @@ static void take_data(struct file_call *x, const ProtobufCBinaryData *data)
 		file_call_fail_errno(x, r);
 		return;
 	}
-	/* -EPIPE: the transfer is over, its news is on the way. */
+	/* -EPIPE: the transfer is over, and on_ready will tell. */
 	x->bytes += r ? 0 : data->len;
 	x->want_next = true;
 	if (!r && envd_write_room(x->write)) {

@@ -46,13 +46,13 @@ static void reply_lease(void *user, const struct status *st, const struct sandbo
 
 /* --- Hold --- */
 
-static void on_held(void *user, enum sandbox_held_change on_ready, const struct status *st,
+static void on_held(void *user, enum sandbox_held_change change, const struct status *st,
 		    const struct sandbox_lease *lease)
 {
 	struct pending *p = user;
 	struct lease_message x;
 
-	switch (on_ready) {
+	switch (change) {
 	case SANDBOX_HELD_CHANGED:
 		/* Only the newest counts: one who does not read is told with the next. */
 		if (rpc_call_room(p->call))

@@ -113,7 +113,7 @@ static void note_goaway(struct uconn *c, struct http_conn *hc)
 	uconn_leave(c, "GOAWAY");
 }
 
-/* The exchanges' own news come before this or not at all: whoever is left is told here. */
+/* An exchange's own on_ready comes before this or not at all: whoever is left is told here. */
 static void on_closed(struct http_conn *hc, const char *reason, void *user)
 {
 	struct uconn *c = user;

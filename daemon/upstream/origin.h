@@ -132,7 +132,7 @@ struct pool_req {
 	bool cut;			/* the last attempt ended because the connection died */
 	bool queued;
 	unsigned posts;			/* attempts that were written, but for the one of x */
-	unsigned replays, recycles;	/* see retry.h */
+	unsigned replays, recycles;	/* repeats, which retry.c bounds */
 	uint64_t again_at_ms;		/* stays in the queue until then */
 	uint64_t queued_at_ms, sent_at_ms;
 	uint64_t head_by_ms, deadline_ms;

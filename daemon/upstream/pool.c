@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The requests: queued, sent, replayed, failed, answered. A request fails or ends once; its owner
- * hears of everything by news, which never comes from inside a call of the owner's.
+ * hears of everything by on_ready, which is never called from inside a call of the owner's.
  */
 #include "daemon/upstream/pool.h"
 
@@ -379,7 +379,7 @@ int pool_req_send(struct pool_req *r, struct uconn *c)
 		k = http_stream_write(r->x, r->body, r->n_body);
 		if (k == 0)
 			k = http_stream_finish(r->x, NULL);
-		if (k < 0)		/* -EPIPE: its news will say why */
+		if (k < 0)		/* -EPIPE: on_ready will tell why */
 			http_stream_reset(r->x, POOL_H2_CANCEL);
 	}
 	if (r->body_mode == POOL_BODY_STREAM)

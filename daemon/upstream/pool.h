@@ -117,8 +117,8 @@ struct pool_req *pool_req_leave(struct pool_req *r);
  * that. Short requests only. */
 bool pool_req_repeat(struct pool_req *r);
 
-/* The exchange; NULL while queued and after a failure that left none. It can change between two
- * news, until its head was seen. */
+/* The exchange; NULL while queued and after a failure that left none. It can be another one at each
+ * on_ready, until its head was seen. */
 struct http_stream *pool_req_x(const struct pool_req *r);
 
 enum pool_fate {

@@ -37,8 +37,8 @@ struct retry_facts {
 	bool full;		/* BUSY: the peer told a limit meanwhile that the connection has reached */
 	bool timed;		/* it has a deadline */
 	unsigned posts;		/* attempts that were written, this one too */
-	unsigned replays;	/* repeats so far, without … */
-	unsigned recycles;	/* … those of recycled connections */
+	unsigned replays;	/* repeats so far, those of recycled connections aside */
+	unsigned recycles;	/* repeats because a connection was recycled */
 };
 
 enum retry_verdict {

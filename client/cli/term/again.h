@@ -15,8 +15,8 @@ void again_heard(struct again *a);
  * for as long as --wait says (30 s). 0: ask again; -1: the end is its own; else a signal that came at sig_fd. */
 int again_wait(struct again *a, const struct cli *cli, const struct ab_error *e, int sig_fd);
 
-/* A stream of lines, until it ends or a signal comes: asked for by `ask` (0 or -errno), its news printed by `take`, which calls
- * again_heard() for each. The first member of what these two are about, which they cast it to. */
+/* A stream of lines, until it ends or a signal comes: asked for by `ask` (0 or -errno), what comes printed by `take`, which calls
+ * again_heard() for each. It is the first member of the struct that these two cast it to. */
 struct again_stream {
 	struct cli *cli;
 	struct ab_call *call;

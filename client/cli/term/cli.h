@@ -23,7 +23,7 @@ enum exit_code {
 	EXIT_USAGE = 2,
 	EXIT_NOT_FOUND = 3,
 	EXIT_UNREACHABLE = 4,
-	EXIT_TIMED_OUT = 124,	/* exec only, as the next two */
+	EXIT_TIMED_OUT = 124,	/* of commands that end as a program does: exec, shell, wait, run */
 	EXIT_FAILED = 125,
 	EXIT_UNKNOWN = 126,
 };

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-/* See meter.h. */
 #include "client/cli/term/meter.h"
 
 #include <stdio.h>

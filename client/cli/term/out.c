@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* See out.h. Nothing is printed before it is known that it can be, but for what does not fit in memory. */
+/* A table is held until its end, since its widest cells are known only then; JSON is printed as it is made. */
 #include "client/cli/term/out.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-/* See sig.h. */
 #include "client/cli/term/sig.h"
 
 #include <errno.h>

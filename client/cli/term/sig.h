@@ -5,12 +5,12 @@
 
 struct ab_client;
 
-/* INT, TERM and HUP arrive on the descriptor from now on (those not ignored before), PIPE is
- * ignored. -errno. */
+/* INT, TERM, HUP and QUIT arrive on the descriptor from now on, those that were not ignored before; PIPE is ignored. The
+ * descriptor, or -errno. */
 int sig_open(void);
 /* The same for a terminal that changed its size (SIGWINCH). */
 int sig_open_winch(void);
-/* Waits for news of the client, and processes; 0, or a signal that came first. */
+/* Waits until the client has something to do, and processes; 0, or a signal that came first. */
 int sig_wait(struct ab_client *c, int fd);
 /* The next one, 0 if there is none. */
 int sig_take(int fd);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* See sink.h. A pipe or terminal is opened anew through /proc, which gives flags of our own. */
+/* A pipe or terminal is opened anew through /proc, which gives flags of our own. */
 #include "client/cli/term/sink.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-/* See term.h. */
 #include "client/cli/term/term.h"
 
 #include <sys/ioctl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The tree that is in the sandbox, by find. See cp_tree.h. */
+/* The tree that is in the sandbox, by find. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cp -r: which directory becomes which, as cp(1) has it, and how it went. See cp_tree.h. */
+/* cp -r: which directory becomes which, as cp(1) has it, and how it went. */
 #include "client/cli/tree/cp_tree.h"
 
 #include <errno.h>

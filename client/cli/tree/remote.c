@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-/* See remote.h. */
 #include "client/cli/tree/remote.h"
 
 #include <errno.h>

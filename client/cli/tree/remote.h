@@ -37,7 +37,7 @@ int remote_read(struct remote *r, const void **ret, size_t *ret_n);
 /* How much of it was taken; 0: no room now; -1: it takes no more. */
 ssize_t remote_write(struct remote *r, const void *p, size_t n);
 void remote_write_end(struct remote *r);
-/* Waits for news of any kind; also draws the progress bar and takes signals. */
+/* Waits for the command, for signals, which it takes, and for the beat of the progress bar, which it draws. */
 void remote_wait(struct remote *r);
 /* Says what is wrong with how it ended, if anything: an exit code. `program` is what exit code 127
  * means the sandbox lacks. */

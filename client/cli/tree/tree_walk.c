@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lists a tree. See tree.h. */
+/* Lists a tree. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

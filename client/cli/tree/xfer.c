@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-/* See xfer.h. */
 #include "client/cli/tree/xfer.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One thread with a job queue; results come back to the loop by eventfd, in the order the jobs
- * were taken. The only locks of the daemon are in here. A job belongs to the worker from submit
- * until its done() is called on the loop thread.
+ * were taken. The queues are all that a job's two threads share besides the job, and they have the
+ * lock. A job belongs to the worker from submit until its done() is called on the loop thread.
  */
 #ifndef AB_DAEMON_COMMON_EV_WORKER_H
 #define AB_DAEMON_COMMON_EV_WORKER_H

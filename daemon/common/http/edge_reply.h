@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Answers in the words of the cloud's edge (CLOUD-WIRE §1.8): JSON, or a page for a browser. Each takes the exchange over, as those
- * of reply.h do.
+ * Answers in the words of the cloud's edge, as it was seen to give them: JSON, or a page for a browser. Each takes the exchange
+ * over, as those of reply.h do.
  */
 #ifndef AB_DAEMON_COMMON_HTTP_EDGE_REPLY_H
 #define AB_DAEMON_COMMON_HTTP_EDGE_REPLY_H

@@ -2,7 +2,7 @@
 /*
  * Two exchanges joined: a client's and the one behind it. Heads, bytes, ends and trailers pass from one to the other, each as far as
  * the other has room, so that what waits here is at most what both have as windows. An upgrade that was agreed on joins their bytes.
- * Both belong to the caller, who is told of their news and calls http_join_pump() at each.
+ * Both belong to the caller, who has their on_ready and calls http_join_pump() at each.
  */
 #ifndef AB_DAEMON_COMMON_HTTP_JOIN_H
 #define AB_DAEMON_COMMON_HTTP_JOIN_H

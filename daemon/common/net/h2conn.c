@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A connection on the HTTP/2 engine: moves bytes and news between it, the xport and the owners. As
+ * A connection on the HTTP/2 engine: moves bytes between it, the xport and the owners, and calls them. As
  * with HTTP/1.1, what an owner writes where there is no body (HEAD, 204, 304) goes nowhere.
  */
 #include <errno.h>

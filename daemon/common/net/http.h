@@ -9,7 +9,7 @@
  * room to write, closed. Level, not edge: looking twice is harmless.
  *
  * Backpressure. What is not consumed is not read from the peer (beyond the stream's window).
- * What http_stream_room() does not allow should not be written yet; news comes when there is room again.
+ * What http_stream_room() does not allow should not be written yet; on_ready is called when there is room again.
  *
  * End. Exactly one CLOSED per exchange, with who ended it; then the owner releases it (release
  * before that cancels it; a server's complete answer still goes out). After release on_ready is not called.

@@ -40,7 +40,7 @@ struct fs_meta {
 	const char *value;
 };
 
-/* One entry as CLOUD-WIRE §4.9 wants it: of a symlink, `type` and `mode` are the target's. */
+/* One entry as the cloud's agent tells it: of a symlink, `type` and `mode` are the target's. */
 struct fs_entry {
 	const char *path;	/* absolute, under the requested name */
 	const char *name;	/* the end of path */

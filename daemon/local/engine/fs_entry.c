@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* File worker: describes one file as CLOUD-WIRE wants it (lstat, and a link's target beside it). */
+/* File worker: describes one file as the cloud's agent tells it (lstat, and a link's target beside it). */
 #include "daemon/local/engine/fs_worker.h"
 
 #include <errno.h>
