@@ -36,6 +36,8 @@ uint64_t rpc_call_deadline_ms(const struct rpc_call *c);
 /* The handler's own; NULL at first. */
 void *rpc_call_user(const struct rpc_call *c);
 void rpc_call_set_user(struct rpc_call *c, void *user);
+/* n zeroed bytes for it, from calloc(). NULL: there is no memory, and the call has failed. */
+void *rpc_call_new_user(struct rpc_call *c, size_t n);
 
 /* Client stream, bidi: deliver one more message when it comes. Until asked, no more is read from the
  * client, which is the backpressure. May be called from inside on_message. */
@@ -62,6 +64,8 @@ struct quota *rpc_call_quota(const struct rpc_call *c);
 void rpc_call_reply(struct rpc_call *c, const ProtobufCMessage *message);
 void rpc_call_finish(struct rpc_call *c);
 void rpc_call_fail(struct rpc_call *c, const struct status *st);
+/* The same for an errno of this process; `what` it was doing. */
+void rpc_call_fail_errno(struct rpc_call *c, int err, const char *what);
 /* reply if st is OK, else fail. */
 void rpc_call_answer(struct rpc_call *c, const struct status *st, const ProtobufCMessage *message);
 

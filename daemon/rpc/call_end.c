@@ -184,7 +184,7 @@ void call_end(struct rpc_call *c, const struct status *st)
 
 static void tell_gone(struct rpc_call *c, enum rpc_gone why)
 {
-	if (c->touched)
+	if (c->touched && c->method->handler->on_gone)
 		c->method->handler->on_gone(c, why);
 }
 

@@ -53,6 +53,14 @@ void rpc_call_set_user(struct rpc_call *c, void *user)
 	c->user = user;
 }
 
+void *rpc_call_new_user(struct rpc_call *c, size_t n)
+{
+	c->user = calloc(1, n);
+	if (!c->user)
+		rpc_call_fail_errno(c, -ENOMEM, "starting the call");
+	return c->user;
+}
+
 void rpc_call_next(struct rpc_call *c)
 {
 	must(c->state == CALL_OPEN && !call_takes_one_request(c));
@@ -230,6 +238,14 @@ void rpc_call_fail(struct rpc_call *c, const struct status *st)
 {
 	must(c->state == CALL_OPEN && !status_ok(st));
 	call_end(c, st);
+}
+
+void rpc_call_fail_errno(struct rpc_call *c, int err, const char *what)
+{
+	struct status st;
+
+	status_errno(&st, err, what);
+	rpc_call_fail(c, &st);
 }
 
 void rpc_call_answer(struct rpc_call *c, const struct status *st, const ProtobufCMessage *message)

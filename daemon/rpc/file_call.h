@@ -100,6 +100,8 @@ void file_call_free(struct file_call *x);
 void file_call_fail(struct file_call *x, const struct status *st);
 void file_call_fail_errno(struct file_call *x, int err);
 void file_call_on_gone(struct rpc_call *call, enum rpc_gone why);
+/* Takes what every call names; `field` is what its path is called. False: that is not fit, and it has failed. */
+bool file_call_take(struct file_call *x, const char *sandbox, const char *path, const char *field, const char *user);
 void file_call_resolve(struct file_call *x);	/* x->sandbox → x->go */
 struct envd_target file_call_target(const struct file_call *x);
 /* The edge or the agent refused: asks daemon/sandbox, which answers the call or lets x->go try again.

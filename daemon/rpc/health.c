@@ -53,27 +53,17 @@ static void on_check(struct rpc_call *c, const ProtobufCMessage *message)
 	send_status(c, status_of(s), rpc_call_reply);
 }
 
-static void on_check_gone(struct rpc_call *c, enum rpc_gone why)
-{
-}
-
 /* A service that is not there never comes, so its watcher is told so once and waits in vain. */
 static void on_watch(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const request *q = (const request *)message;
 	struct rpc_server *s = rpc_call_service(c);
-	struct watcher *w = malloc(sizeof(*w));
+	struct watcher *w = rpc_call_new_user(c, sizeof(*w));
 
-	if (!w) {
-		struct status st;
-
-		status_errno(&st, -ENOMEM, "watching");
-		rpc_call_fail(c, &st);
+	if (!w)
 		return;
-	}
 	w->call = c;
 	list_init(&w->node);
-	rpc_call_set_user(c, w);
 	if (is_known(s, q->service))
 		list_add_tail(&s->watchers, &w->node);
 	send_status(c, is_known(s, q->service) ? status_of(s) : SERVING(SERVICE_UNKNOWN),
@@ -96,7 +86,7 @@ void rpc_health_changed(struct rpc_server *s)
 
 int rpc_health_add(struct rpc_server *s)
 {
-	static const struct rpc_handler check = { .on_message = on_check, .on_gone = on_check_gone };
+	static const struct rpc_handler check = { .on_message = on_check };
 	static const struct rpc_handler watch = { .on_message = on_watch, .on_gone = on_watch_gone };
 	static const struct rpc_method methods[] = {
 		{ .path = "/grpc.health.v1.Health/Check", .kind = RPC_UNARY,

@@ -43,7 +43,7 @@ struct rpc_handler {
 	/* Nothing was sent for 30 s: send a heartbeat. NULL = none wanted. */
 	void (*on_silence)(struct rpc_call *c);
 	/* The call is over and nobody listens any more: cancel what works for it, free rpc_call_user().
-	 * Not called after the handler ended the call itself. The call must not be touched after it. */
+	 * Not called after the handler ended the call itself. The call must not be touched after it. NULL: nothing works for it. */
 	void (*on_gone)(struct rpc_call *c, enum rpc_gone why);
 };
 
@@ -72,5 +72,12 @@ struct rpc_method {
 	enum rpc_at_stop at_stop;
 	enum rpc_effect effect;
 };
+
+/* A row of a service's table: a unary method whose request is the message `type`. */
+#define RPC_UNARY_METHOD(service, name, type, fn, gone, does)                                      \
+	{ .path = "/agentbox.v1." service "/" name, .kind = RPC_UNARY,                             \
+	  .request = &agentbox__v1__##type##_request__descriptor,                                  \
+	  .handler = &(const struct rpc_handler){ .on_message = (fn), .on_gone = (gone) },         \
+	  .effect = (does) }
 
 #endif

@@ -8,20 +8,14 @@
 
 struct pending *pending_new(struct rpc_call *c, const char *sandbox)
 {
-	struct pending *p = calloc(1, sizeof(*p));
+	struct pending *p = rpc_call_new_user(c, sizeof(*p));
 
-	if (!p) {
-		struct status st;
-
-		status_errno(&st, -ENOMEM, "starting the call");
-		rpc_call_fail(c, &st);
+	if (!p)
 		return NULL;
-	}
 	p->call = c;
 	p->core = rpc_call_service(c);
 	p->head = (struct sandbox_call){ .who = rpc_call_who(c), .sandbox = sandbox, .trace = rpc_call_trace(c),
 					 .deadline_ms = rpc_call_deadline_ms(c), .user = p };
-	rpc_call_set_user(c, p);
 	return p;
 }
 

@@ -25,12 +25,7 @@ void pending_started(struct pending *p, int r);
 /* For rpc_handler.on_gone. */
 void pending_gone(struct rpc_call *c, enum rpc_gone why);
 
-/* A row of a service's table: a unary method whose request is the message `type`, and what it does: an enum rpc_effect. */
-#define PENDING_METHOD(service, name, type, fn, does)                                              \
-	{ .path = "/agentbox.v1." service "/" name, .kind = RPC_UNARY,                             \
-	  .request = &agentbox__v1__##type##_request__descriptor,                                  \
-	  .handler = &(const struct rpc_handler){ .on_message = (fn), .on_gone = pending_gone },  \
-	  .effect = (does) }
+#define PENDING_METHOD(service, name, type, fn, does) RPC_UNARY_METHOD(service, name, type, fn, pending_gone, does)
 
 /* The hash of a request without its id, which is part of it and put back; the message is in canonical
  * form. */

@@ -109,17 +109,12 @@ static void on_message(struct rpc_call *c, const ProtobufCMessage *message)
 		rpc_call_next(c);	/* else on_room does */
 }
 
-static void on_gone(struct rpc_call *c, enum rpc_gone why)
-{
-}
-
 int rpc_reflection_add(struct rpc_server *s)
 {
 	static const struct rpc_handler handler = {
 		.on_message = on_message,
 		.on_end = rpc_call_finish,
 		.on_room = rpc_call_next,
-		.on_gone = on_gone,
 	};
 	static const struct rpc_method methods[] = {
 		{ .path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", .kind = RPC_BIDI,

@@ -352,7 +352,7 @@ static int add_method(struct rpc_server *s, const struct rpc_method *m, void *se
 	int r;
 
 	must(m->path[0] == '/' && slash > m->path + 1 && !map_get_str(&s->methods, m->path));
-	must(m->request && m->handler && m->handler->on_message && m->handler->on_gone);
+	must(m->request && m->handler && m->handler->on_message);
 	must(m->kind == RPC_UNARY || m->kind == RPC_SERVER_STREAM || m->handler->on_end);
 	e = malloc(sizeof(*e));
 	if (!e)

@@ -28,17 +28,12 @@
 
 struct cmd_call *cmd_call_new(struct rpc_call *call)
 {
-	struct cmd_call *x = calloc(1, sizeof(*x));
-	struct status st;
+	struct cmd_call *x = rpc_call_new_user(call, sizeof(*x));
 
-	if (!x) {
-		status_errno(&st, ENOMEM, "command call");
-		rpc_call_fail(call, &st);
+	if (!x)
 		return NULL;
-	}
 	x->call = call;
 	x->commands = rpc_call_service(call);
-	rpc_call_set_user(call, x);
 	return x;
 }
 

@@ -145,16 +145,13 @@ static void on_status(struct rpc_call *c, const ProtobufCMessage *message)
 	const struct svc_daemon_options *o = rpc_call_service(c);
 	struct status_rows *rows;
 	struct daemon_facts facts = { .features = NULL };
-	struct status st;
 
 	o->look(o->user, rpc_call_who(c), &facts);
 	rows = status_rows_new(&facts);
-	if (rows) {
+	if (rows)
 		reply_status(c, &facts, rows);
-	} else {
-		status_errno(&st, -ENOMEM, "answering");
-		rpc_call_fail(c, &st);
-	}
+	else
+		rpc_call_fail_errno(c, -ENOMEM, "answering");
 	status_rows_free(rows);
 }
 
@@ -320,12 +317,10 @@ static void on_stop_local(struct rpc_call *c, const ProtobufCMessage *message)
 		return;
 	}
 	op = o->stop_local(o->user, rpc_call_deadline_ms(c), on_stopped, c);
-	if (!op) {
-		status_errno(&st, -ENOMEM, "starting the operation");
-		rpc_call_fail(c, &st);
-		return;
-	}
-	rpc_call_set_user(c, op);
+	if (op)
+		rpc_call_set_user(c, op);
+	else
+		rpc_call_fail_errno(c, -ENOMEM, "starting the operation");
 }
 
 static void on_gone(struct rpc_call *c, enum rpc_gone why)
@@ -336,18 +331,12 @@ static void on_gone(struct rpc_call *c, enum rpc_gone why)
 		o->stop_local_cancel(o->user, rpc_call_user(c));
 }
 
-#define HANDLER(fn, gone) (&(const struct rpc_handler){ .on_message = (fn), .on_gone = (gone) })
-#define METHOD(name, type, fn, gone, does)                                                                   \
-	{ .path = "/agentbox.v1.DaemonService/" name, .kind = RPC_UNARY,                           \
-	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn, gone),                \
-	  .effect = (does) }
-
 static const struct rpc_method svc_daemon_methods[] = {
-	METHOD("Status", status, on_status, on_gone, RPC_OBSERVES),
-	METHOD("Config", config, on_config, on_gone, RPC_READS),
-	METHOD("Reload", reload, on_reload, on_reload_gone, RPC_CHANGES),
-	METHOD("Quiesce", quiesce, on_quiesce, on_gone, RPC_CHANGES),
-	METHOD("StopLocal", stop_local, on_stop_local, on_gone, RPC_CHANGES),
+	RPC_UNARY_METHOD("DaemonService", "Status", status, on_status, on_gone, RPC_OBSERVES),
+	RPC_UNARY_METHOD("DaemonService", "Config", config, on_config, on_gone, RPC_READS),
+	RPC_UNARY_METHOD("DaemonService", "Reload", reload, on_reload, on_reload_gone, RPC_CHANGES),
+	RPC_UNARY_METHOD("DaemonService", "Quiesce", quiesce, on_quiesce, on_gone, RPC_CHANGES),
+	RPC_UNARY_METHOD("DaemonService", "StopLocal", stop_local, on_stop_local, on_gone, RPC_CHANGES),
 };
 
 int svc_daemon_add(struct rpc_server *s, struct svc_daemon_options *o)

@@ -29,18 +29,13 @@ static void on_sandbox(void *user, enum sandbox_tie_event event, const struct st
 
 struct file_call *file_call_new(struct rpc_call *call)
 {
-	struct file_call *x = calloc(1, sizeof(*x));
-	struct status st;
+	struct file_call *x = rpc_call_new_user(call, sizeof(*x));
 
-	if (!x) {
-		status_errno(&st, ENOMEM, "file call");
-		rpc_call_fail(call, &st);
+	if (!x)
 		return NULL;
-	}
 	x->call = call;
 	x->core = rpc_call_service(call);
 	sandbox_tie_init(&x->tie, on_sandbox, x);
-	rpc_call_set_user(call, x);
 	return x;
 }
 
@@ -506,6 +501,23 @@ bool file_check_path(const char *path, const char *field, struct status *st)
 	return ok;
 }
 
+bool file_call_take(struct file_call *x, const char *sandbox, const char *path, const char *field, const char *user)
+{
+	struct status st;
+
+	if (!check_required(sandbox, "sandbox", &st) || !check_required(path, field, &st) || !file_check_path(path, field, &st)) {
+		file_call_fail(x, &st);
+		return false;
+	}
+	x->sandbox = strdup(sandbox);
+	x->path = name_from_text(path);
+	x->user = strdup(user);
+	if (x->sandbox && x->path && x->user)
+		return true;
+	file_call_fail_errno(x, ENOMEM);
+	return false;
+}
+
 static void svc_file_begin(struct rpc_call *call, const char *sandbox, const char *path,
 			   const char *user, const char *other, uint32_t depth,
 			   void (*go)(struct file_call *x))
@@ -513,13 +525,9 @@ static void svc_file_begin(struct rpc_call *call, const char *sandbox, const cha
 	struct file_call *x = file_call_new(call);
 	struct status st;
 
-	if (!x)
+	if (!x || !file_call_take(x, sandbox, path, other ? "source" : "path", user))
 		return;
-	if (!check_required(sandbox, "sandbox", &st) ||
-	    !check_required(path, other ? "source" : "path", &st) ||
-	    !file_check_path(path, other ? "source" : "path", &st) ||
-	    (other && (!check_required(other, "destination", &st) ||
-		       !file_check_path(other, "destination", &st)))) {
+	if (other && (!check_required(other, "destination", &st) || !file_check_path(other, "destination", &st))) {
 		file_call_fail(x, &st);
 		return;
 	}
@@ -528,13 +536,10 @@ static void svc_file_begin(struct rpc_call *call, const char *sandbox, const cha
 		file_call_fail(x, &st);
 		return;
 	}
-	x->sandbox = strdup(sandbox);
-	x->path = name_from_text(path);
-	x->user = strdup(user);
 	x->other = name_from_text(other);
 	x->depth = depth ? depth : 1;
 	x->go = go;
-	if (!x->sandbox || !x->path || !x->user || (other && !x->other))
+	if (other && !x->other)
 		file_call_fail_errno(x, ENOMEM);
 	else
 		file_call_resolve(x);

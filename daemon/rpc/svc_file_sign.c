@@ -2,13 +2,11 @@
 /* FileService SignUrl: nothing is asked of the agent, the link is computed. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "daemon/rpc/check.h"
 #include "daemon/rpc/file_call.h"
 #include "daemon/rpc/msg.h"
 #include "proto/base/clock.h"
-#include "proto/base/name.h"
 #include "proto/base/str.h"
 
 static void reply(struct file_call *x, char *url, int64_t expires_s)
@@ -51,9 +49,7 @@ static void go_sign(struct file_call *x)
 static bool svc_file_sign_check(const Agentbox__V1__SignUrlRequest *q, struct file_call *x,
 				struct status *st)
 {
-	if (!check_required(q->sandbox, "sandbox", st) || !check_required(q->path, "path", st) ||
-	    !file_check_path(q->path, "path", st) ||
-	    !msg_read_duration(q->expires_in, "expires_in", false, &x->expires_for_ms, st))
+	if (!msg_read_duration(q->expires_in, "expires_in", false, &x->expires_for_ms, st))
 		return false;
 	if (q->operation != AGENTBOX__V1__SIGN_URL_REQUEST__OPERATION__READ &&
 	    q->operation != AGENTBOX__V1__SIGN_URL_REQUEST__OPERATION__WRITE) {
@@ -70,20 +66,13 @@ static void svc_file_sign_on_request(struct rpc_call *call, const ProtobufCMessa
 	struct file_call *x = file_call_new(call);
 	struct status st = STATUS_OK;
 
-	if (!x)
+	if (!x || !file_call_take(x, q->sandbox, q->path, "path", q->user))
 		return;
-	if (!svc_file_sign_check(q, x, &st)) {
-		file_call_fail(x, &st);
-		return;
-	}
-	x->sandbox = strdup(q->sandbox);
-	x->path = name_from_text(q->path);
-	x->user = strdup(q->user);
 	x->go = go_sign;
-	if (!x->sandbox || !x->path || !x->user)
-		file_call_fail_errno(x, ENOMEM);
-	else
+	if (svc_file_sign_check(q, x, &st))
 		file_call_resolve(x);
+	else
+		file_call_fail(x, &st);
 }
 
 const struct rpc_handler file_sign_handler = {.on_message = svc_file_sign_on_request,

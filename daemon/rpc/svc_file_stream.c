@@ -171,26 +171,14 @@ static void on_read(struct rpc_call *call, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__ReadFileRequest *q = (const void *)message;
 	struct file_call *x = file_call_new(call);
-	struct status st;
 
-	if (!x)
+	if (!x || !file_call_take(x, q->sandbox, q->path, "path", q->user))
 		return;
-	if (!check_required(q->sandbox, "sandbox", &st) || !check_required(q->path, "path", &st) ||
-	    !file_check_path(q->path, "path", &st)) {
-		file_call_fail(x, &st);
-		return;
-	}
-	x->sandbox = strdup(q->sandbox);
-	x->path = name_from_text(q->path);
-	x->user = strdup(q->user);
 	x->offset = q->offset;
 	x->length = q->_length_case == AGENTBOX__V1__READ_FILE_REQUEST___LENGTH_LENGTH ? q->length
 										       : UINT64_MAX;
 	x->go = go_read;
-	if (!x->sandbox || !x->path || !x->user)
-		file_call_fail_errno(x, ENOMEM);
-	else
-		file_call_resolve(x);
+	file_call_resolve(x);
 }
 
 /* --- Write: header, data…, (next header, data…)* --- */

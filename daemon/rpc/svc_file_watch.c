@@ -9,7 +9,6 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "daemon/rpc/check.h"
 #include "daemon/rpc/file_call.h"
@@ -206,26 +205,16 @@ static void svc_file_watch_on_request(struct rpc_call *call, const ProtobufCMess
 {
 	const Agentbox__V1__WatchDirRequest *q = (const void *)message;
 	struct file_call *x = file_call_new(call);
-	struct status st;
 
 	if (!x)
 		return;
 	timer_init(&x->retry, rpc_call_loop(call), on_retry, x);
-	if (!check_required(q->sandbox, "sandbox", &st) || !check_required(q->path, "path", &st) ||
-	    !file_check_path(q->path, "path", &st)) {
-		file_call_fail(x, &st);
+	if (!file_call_take(x, q->sandbox, q->path, "path", q->user))
 		return;
-	}
-	x->sandbox = strdup(q->sandbox);
-	x->path = name_from_text(q->path);
-	x->user = strdup(q->user);
 	x->watching = (struct envd_watch_options){ .recursive = q->recursive, .entries = q->include_entry,
 						   .network = q->allow_network_mounts };
 	x->go = go_watch;
-	if (!x->sandbox || !x->path || !x->user)
-		file_call_fail_errno(x, ENOMEM);
-	else
-		file_call_resolve(x);
+	file_call_resolve(x);
 }
 
 const struct rpc_handler file_watch_handler = {.on_message = svc_file_watch_on_request,

@@ -40,17 +40,11 @@ static Agentbox__V1__Token *svc_token_fill(struct token_message *x, const struct
 
 static struct asked *asked_new(struct rpc_call *c)
 {
-	struct asked *a = calloc(1, sizeof(*a));
-	struct status st;
+	struct asked *a = rpc_call_new_user(c, sizeof(*a));
 
-	if (a) {
+	if (a)
 		a->call = c;
-		rpc_call_set_user(c, a);
-		return a;
-	}
-	status_errno(&st, -ENOMEM, "starting the call");
-	rpc_call_fail(c, &st);
-	return NULL;
+	return a;
 }
 
 static struct rpc_call *asked_take(void *user)
@@ -268,26 +262,20 @@ static void svc_token_on_open_page(struct rpc_call *c, const ProtobufCMessage *m
 		m.expires_at = msg_time(&expires_at, expires_at_ms);
 		rpc_call_reply(c, &m.base);
 	} else {
-		status_errno(&st, -ENOMEM, "making the link");
-		rpc_call_fail(c, &st);
+		rpc_call_fail_errno(c, -ENOMEM, "making the link");
 	}
 	free(m.url);
 }
 
-#define HANDLER(fn) (&(const struct rpc_handler){ .on_message = (fn), .on_gone = asked_gone })
-#define METHOD(name, type, fn, does)                                                                   \
-	{ .path = "/agentbox.v1.TokenService/" name, .kind = RPC_UNARY,                            \
-	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn),  \
-	  .effect = (does) }
-
 static const struct rpc_method svc_token_methods[] = {
 	{ .path = "/agentbox.v1.TokenService/Create", .kind = RPC_UNARY,
-	  .request = &agentbox__v1__create_token_request__descriptor, .handler = HANDLER(svc_token_on_create),
+	  .request = &agentbox__v1__create_token_request__descriptor,
+	  .handler = &(const struct rpc_handler){ .on_message = svc_token_on_create, .on_gone = asked_gone },
 	  .at_stop = RPC_STOP_ONCE },	/* a repeat makes another one */
-	METHOD("List", list_tokens, svc_token_on_list, RPC_READS),
-	METHOD("Revoke", revoke_token, svc_token_on_revoke, RPC_CHANGES),
-	METHOD("Gateway", gateway, svc_token_on_gateway, RPC_READS),
-	METHOD("OpenPage", open_page, svc_token_on_open_page, RPC_READS),
+	RPC_UNARY_METHOD("TokenService", "List", list_tokens, svc_token_on_list, asked_gone, RPC_READS),
+	RPC_UNARY_METHOD("TokenService", "Revoke", revoke_token, svc_token_on_revoke, asked_gone, RPC_CHANGES),
+	RPC_UNARY_METHOD("TokenService", "Gateway", gateway, svc_token_on_gateway, asked_gone, RPC_READS),
+	RPC_UNARY_METHOD("TokenService", "OpenPage", open_page, svc_token_on_open_page, asked_gone, RPC_READS),
 };
 
 int svc_token_add(struct rpc_server *s, const struct svc_token_options *o)

@@ -65,7 +65,6 @@ static void svc_warm_on_list(struct rpc_call *c, const ProtobufCMessage *message
 	Agentbox__V1__WarmEntry **list;
 	struct sandbox_warm_info info;
 	struct entry_message *v;
-	struct status st;
 	size_t n = 0;
 
 	if (!is_admin(c))
@@ -80,12 +79,10 @@ static void svc_warm_on_list(struct rpc_call *c, const ProtobufCMessage *message
 	}
 	m.entries = list;
 	m.quarantined = sandbox_warm_quarantined(core);
-	if (v && list) {
+	if (v && list)
 		rpc_call_reply(c, &m.base);
-	} else {
-		status_errno(&st, -ENOMEM, "answering");
-		rpc_call_fail(c, &st);
-	}
+	else
+		rpc_call_fail_errno(c, -ENOMEM, "answering");
 	free(v);
 	free(list);
 }
@@ -133,19 +130,10 @@ static void on_retry(struct rpc_call *c, const ProtobufCMessage *message)
 }
 
 /* No call waits for anything. */
-static void on_warm_gone(struct rpc_call *c, enum rpc_gone why)
-{
-}
-
-#define METHOD(name, type, does, fn)                                                                             \
-	{ .path = "/agentbox.v1.WarmService/" name, .kind = RPC_UNARY,                             \
-	  .request = &agentbox__v1__##type##_request__descriptor,                                  \
-	  .handler = &(const struct rpc_handler){ .on_message = (fn), .on_gone = on_warm_gone }, .effect = (does) }
-
 static const struct rpc_method svc_warm_methods[] = {
-	METHOD("List", list_warm, RPC_READS, svc_warm_on_list),
-	METHOD("Set", set_warm, RPC_CHANGES, on_set),
-	METHOD("Retry", retry_warm, RPC_CHANGES, on_retry),
+	RPC_UNARY_METHOD("WarmService", "List", list_warm, svc_warm_on_list, NULL, RPC_READS),
+	RPC_UNARY_METHOD("WarmService", "Set", set_warm, on_set, NULL, RPC_CHANGES),
+	RPC_UNARY_METHOD("WarmService", "Retry", retry_warm, on_retry, NULL, RPC_CHANGES),
 };
 
 int svc_warm_add(struct rpc_server *s, struct sandbox_core *core)
