@@ -213,7 +213,7 @@ int http1_write_response(struct buf *out, const struct fields *head, const struc
 	if (r < 0)
 		return r;
 	at = copy_str(start, "HTTP/1.1 ");
-	at = copy(at, status, 3);
+	at = copy_str(at, status);
 	at = copy(at, " ", 1);
 	at = copy_str(at, http1_reason((unsigned)code));
 	at = names = copy(at, "\r\n", 2);
