@@ -66,6 +66,7 @@ int ab_client_new(const struct ab_client_options *o, struct ab_client **ret)
 	list_init(&c->calls);
 	list_init(&c->queued);
 	list_init(&c->noted);
+	list_init(&c->calling);
 	c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	r = c->epoll_fd < 0 ? -errno : options_apply(c, o);
 	if (r == 0) {
@@ -118,6 +119,8 @@ static void client_forked(struct ab_client *c)
 						      "the process forked: the call goes on in the parent"));
 	}
 	list_for_each_safe(n, &c->noted)
+		list_del(n);
+	list_for_each_safe(n, &c->calling)
 		list_del(n);
 	list_for_each_safe(n, &c->conns)
 		conn_free(list_entry(n, struct conn, link));
@@ -324,17 +327,15 @@ static bool client_pass(struct ab_client *c, uint64_t now_ms)
 
 static void client_call_back(struct ab_client *c)
 {
-	struct list now;
-
-	list_take(&now, &c->noted);
-	while (!list_is_empty(&now)) {
-		struct ab_call *call = list_first(&now, struct ab_call, noted_link);
+	list_take(&c->calling, &c->noted);
+	while (!list_is_empty(&c->calling)) {
+		struct ab_call *call = list_first(&c->calling, struct ab_call, noted_link);
 
 		list_del(&call->noted_link);
 		c->in_callback = true;
 		call->ready(call, call->user);
 		c->in_callback = false;
-		client_enter(c);	/* it may have forked */
+		client_enter(c);	/* it may have forked; what is left is then the parent's to hear */
 	}
 }
 

@@ -69,6 +69,7 @@ struct ab_client {
 	uint64_t wait_ms, deadline_ms;
 
 	struct list conns, calls, queued, noted;
+	struct list calling;		/* of noted, while the callbacks run */
 	bool dialing;			/* until a connection is greeted */
 	bool gave_up;			/* dialing failed */
 	const char *dial_why;		/* a connection was made and came to nothing: what the daemon does; NULL */
@@ -115,7 +116,7 @@ struct ab_call {
 	enum call_state state;
 	struct list link;		/* ab_client.calls */
 	struct list queue_link;		/* ab_client.queued */
-	struct list noted_link;		/* ab_client.noted */
+	struct list noted_link;		/* ab_client.noted, calling */
 	void (*ready)(struct ab_call *call, void *user);
 	void *user;
 	uint64_t deadline_at_ms;	/* NO_TIME = none */

@@ -727,6 +727,48 @@ TEST(fork_sixteen)
 	fake_stop(&f);
 }
 
+struct forking {
+	pid_t child;
+	int called;
+};
+
+static void on_ready_fork(struct ab_call *call, void *user)
+{
+	struct forking *x = user;
+
+	if (!x->called++)
+		x->child = fork();
+}
+
+/* What is left for the parent's callbacks to hear is not the child's. */
+TEST(fork_in_a_callback)
+{
+	struct forking x = { 0 };
+	const struct ab_call_options how = { .ready = on_ready_fork, .user = &x };
+	struct ab_call *calls[2];
+	struct ab_client *c;
+	struct fake f;
+	int status;
+
+	fake_start(&f, 0);
+	c = client(&f);
+	for (int i = 0; i < 2; i++) {
+		CHECK_INT(ab_sandbox_get_start(c, "slow", 0, &how, &calls[i]), 0);
+		ab_call_cancel(calls[i]);
+	}
+	CHECK_INT(ab_process(c), 0);
+	if (x.child == 0)
+		_exit(x.called);
+	CHECK(x.child > 0);
+	CHECK_INT(x.called, 2);
+	CHECK(waitpid(x.child, &status, 0) == x.child);
+	CHECK_INT(WEXITSTATUS(status), 1);
+	for (int i = 0; i < 2; i++)
+		ab_call_free(calls[i]);
+	ab_client_free(c);
+	fake_stop(&f);
+}
+
 /* A child without a descriptor left: what waits for a stream ends, too. */
 TEST(fork_without_descriptors)
 {
