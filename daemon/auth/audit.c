@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/auth/audit.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/auth/process.h"
 #include "daemon/common/obs/log.h"
-#include "proto/base/fd.h"
 #include "proto/base/str.h"
-
-#define TEXT_MAX_BYTES (16u * 1024)
 
 bool audit_is_on(bool is_change)
 {
@@ -74,14 +70,6 @@ void audit_unit_of(const char *cgroup, char ret[AUDIT_UNIT_BYTES])
 	}
 }
 
-static char *read_text(pid_t pid, const char *name)
-{
-	char path[64], *text;
-
-	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
-	return fd_read_file(AT_FDCWD, path, TEXT_MAX_BYTES, &text, NULL) == 0 ? text : NULL;
-}
-
 void audit_process_read(struct audit_process *p, const struct principal *who)
 {
 	char *comm, *cgroup;
@@ -89,8 +77,8 @@ void audit_process_read(struct audit_process *p, const struct principal *who)
 	if (p->is_read || who->pid <= 0)
 		return;
 	p->is_read = true;
-	comm = read_text(who->pid, "comm");
-	cgroup = read_text(who->pid, "cgroup");
+	comm = process_read(who->pid, "comm");
+	cgroup = process_read(who->pid, "cgroup");
 	if (comm && cgroup && who->pidfd >= 0 && !process_has_ended(who->pidfd)) {
 		snprintf(p->comm, sizeof(p->comm), "%.*s", (int)MAX(strlen(comm), (size_t)1) - 1, comm);	/* its end is a line's */
 		audit_unit_of(cgroup, p->unit);

@@ -13,7 +13,18 @@
 #include "proto/base/str.h"
 
 #define PIDFS_MAGIC 0x50494446
-#define STAT_MAX    4096u
+#define READ_MAX    (64u * 1024)
+
+char *process_read(pid_t pid, const char *name)
+{
+	char path[64], *text;
+
+	if (pid)
+		snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+	else
+		snprintf(path, sizeof(path), "/proc/self/%s", name);
+	return fd_read_file(AT_FDCWD, path, READ_MAX, &text, NULL) == 0 ? text : NULL;
+}
 
 uint64_t process_start_time_of(const char *stat)
 {
@@ -54,11 +65,10 @@ bool process_has_ended(int pidfd)
 /* What was read is the process's own if it lives after the reading. */
 uint64_t process_start_time(pid_t pid, int pidfd)
 {
-	char path[48], *text;
+	char *text = pidfd < 0 ? NULL : process_read(pid, "stat");
 	uint64_t v;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	if (pidfd < 0 || fd_read_file(AT_FDCWD, path, STAT_MAX, &text, NULL) < 0)
+	if (!text)
 		return 0;
 	v = process_start_time_of(text);
 	free(text);

@@ -22,6 +22,9 @@ enum process_by {		/* stored: never renumber; sandbox.h's enum sandbox_identity 
 	PROCESS_BY_START_TIME = 2,
 };
 
+/* What /proc says of a process in the file `name`, at most 64 KiB as a heap string; pid 0: this process. NULL: it cannot be read. */
+char *process_read(pid_t pid, const char *name);
+
 struct process_id {
 	pid_t pid;
 	enum process_by by;

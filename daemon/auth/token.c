@@ -96,7 +96,7 @@ static void drop(struct token *t)
 	token_unref(t);
 }
 
-static void delete_row(struct tokens *all, const char *id, bool durable, store_done_fn *done, void *user)
+static void delete_row(struct tokens *all, const char *id, bool durable)
 {
 	struct store_tx *tx;
 
@@ -105,7 +105,7 @@ static void delete_row(struct tokens *all, const char *id, bool durable, store_d
 		return;
 	}
 	store_tx_del_gateway_token(tx, id);
-	store_tx_commit(tx, durable, done, user);
+	store_tx_commit(tx, durable, NULL, NULL);
 }
 
 static void on_death(struct watch *w, unsigned ready, void *user)
@@ -113,7 +113,7 @@ static void on_death(struct watch *w, unsigned ready, void *user)
 	struct token *t = user;
 
 	log_info("run_ended", "token=%s uid=%u pid=%d", t->id, owner_uid(t->uid), (int)t->run.pid);
-	delete_row(t->all, t->id, false, NULL, NULL);
+	delete_row(t->all, t->id, false);
 	drop(t);
 }
 
@@ -325,7 +325,7 @@ void tokens_start(struct tokens *all)
 	list_for_each_safe(n, &all->over) {
 		struct token *t = list_entry(n, struct token, node);
 
-		delete_row(all, t->id, false, NULL, NULL);
+		delete_row(all, t->id, false);
 		drop(t);
 	}
 }
@@ -398,7 +398,7 @@ static void sweep(struct tokens *all)
 
 		if (!token_is_over(t))
 			continue;
-		delete_row(all, t->id, false, NULL, NULL);
+		delete_row(all, t->id, false);
 		drop(t);
 	}
 }
@@ -561,7 +561,7 @@ void tokens_revoke_all(struct tokens *all, uid_t uid)
 		if (t->uid != uid)
 			continue;
 		log_info("token_revoked", "token=%s uid=%u", t->id, owner_uid(t->uid));
-		delete_row(all, t->id, true, NULL, NULL);
+		delete_row(all, t->id, true);
 		drop(t);
 	}
 }

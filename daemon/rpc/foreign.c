@@ -7,32 +7,18 @@
 #include "daemon/rpc/foreign.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "proto/base/fd.h"
+#include "daemon/auth/process.h"
 #include "proto/base/str.h"
 
-#define TEXT_MAX_BYTES (64u * 1024)
-
 /* PID 0: the daemon itself. NULL: it cannot be read. Heap. */
-static char *read_text(pid_t pid, const char *name)
-{
-	char path[64], *text;
-
-	if (pid)
-		snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
-	else
-		snprintf(path, sizeof(path), "/proc/self/%s", name);
-	return fd_read_file(AT_FDCWD, path, TEXT_MAX_BYTES, &text, NULL) == 0 ? text : NULL;
-}
-
 static bool is_same_text(pid_t pid, const char *name)
 {
-	char *ours = read_text(0, name), *theirs = read_text(pid, name);
+	char *ours = process_read(0, name), *theirs = process_read(pid, name);
 	bool same = ours && theirs && str_eq(ours, theirs);
 
 	free(ours);
@@ -88,7 +74,7 @@ unsigned foreign_depth(const char *status)
 
 static bool is_same_depth(pid_t pid)
 {
-	char *ours = read_text(0, "status"), *theirs = read_text(pid, "status");
+	char *ours = process_read(0, "status"), *theirs = process_read(pid, "status");
 	bool same = ours && theirs && foreign_depth(theirs) && foreign_depth(ours) == foreign_depth(theirs);
 
 	free(ours);
