@@ -53,11 +53,6 @@ static void uconn_unlink(struct uconn *c)
 	c->origin = NULL;
 }
 
-static void bury(void *p)
-{
-	free(p);
-}
-
 static void on_dialled(struct http_conn *hc, const struct status *failure, void *user)
 {
 	struct uconn *c = user;
@@ -70,7 +65,7 @@ static void on_dialled(struct http_conn *hc, const struct status *failure, void 
 		uconn_unlink(c);
 		origin_dial_failed(o, failure);
 		share_dialled(o, false);
-		loop_bury(loop, &c->grave, bury, c);
+		loop_bury(loop, &c->grave, free, c);
 		return;
 	}
 	c->c = hc;
@@ -141,7 +136,7 @@ static void on_closed(struct http_conn *hc, const char *reason, void *user)
 		uconn_detach(list_entry(n, struct pool_req, node));
 	uconn_set_state(c, UCONN_CLOSED);
 	uconn_unlink(c);
-	loop_bury(o->pool->loop, &c->grave, bury, c);
+	loop_bury(o->pool->loop, &c->grave, free, c);
 }
 
 static void on_changed(struct http_conn *hc, void *user)

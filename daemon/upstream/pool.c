@@ -552,28 +552,24 @@ uint64_t pool_req_sent_at_ms(const struct pool_req *r)
 	return r->sent_at_ms;
 }
 
+static void retire(struct origin *o, const char *why)
+{
+	list_for_each_safe(n, &o->conns)
+		uconn_leave(list_entry(n, struct uconn, node), why);
+}
+
 void pool_retire_tls(struct pool *p, const struct tls_client *tls)
 {
-	list_for_each(n, &p->origin_list) {
-		struct origin *o = list_entry(n, struct origin, node);
-
-		if (o->tls != tls)
-			continue;
-		list_for_each_safe(m, &o->conns)
-			uconn_leave(list_entry(m, struct uconn, node), "TLS settings changed");
-	}
+	list_for_each(n, &p->origin_list)
+		if (list_entry(n, struct origin, node)->tls == tls)
+			retire(list_entry(n, struct origin, node), "TLS settings changed");
 }
 
 void pool_retire_group(struct pool *p, const char *group)
 {
-	list_for_each(n, &p->origin_list) {
-		struct origin *o = list_entry(n, struct origin, node);
-
-		if (!str_eq(o->group, group))
-			continue;
-		list_for_each_safe(m, &o->conns)
-			uconn_leave(list_entry(m, struct uconn, node), "the account changed");
-	}
+	list_for_each(n, &p->origin_list)
+		if (str_eq(list_entry(n, struct origin, node)->group, group))
+			retire(list_entry(n, struct origin, node), "the account changed");
 }
 
 /* Of connections that are open; those of the others are counted when they end. */

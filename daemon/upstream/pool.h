@@ -9,7 +9,7 @@
  * The owner uses http_stream_head/peek/consume/write/… on the exchange, but never releases or resets it:
  * that is pool_req_free().
  *
- * Sharing. Hosts under one certificate at one address share connections (coalesce.h); a 421 ends that
+ * Sharing. Hosts under one certificate at one address share connections; a 421 ends that
  * for the host, unseen by the owner.
  *
  * Replay. What is proven unprocessed (never sent, REFUSED_STREAM, above GOAWAY's last id) is sent

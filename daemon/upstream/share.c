@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests of one origin on a connection of another (coalesce.h). Sandboxes have hosts of their own
+ * Requests of one origin on a connection of another. Sandboxes have hosts of their own
  * under one wildcard certificate at one edge: this is what keeps them on few connections. An origin
  * that has no connection yet looks up its addresses, and if a connection of the same account goes to
  * one of them with a certificate that covers its host, no other is made. The lender keeps the
@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "daemon/common/net/resolve.h"
-#include "daemon/upstream/coalesce.h"
 #include "daemon/upstream/origin.h"
 #include "proto/base/host.h"
 #include "proto/base/str.h"
@@ -29,39 +28,37 @@ static bool may_borrow(const struct origin *o)
 	return o->tls && !o->proxy && !o->http1 && !o->never_share;
 }
 
-/* "192.0.2.1:443", "[2001:db8::7]:443" → without the port and brackets. */
-static void peer_address(const struct http_conn *c, char ret[64])
+/* Its peer, "192.0.2.1:443" or "[2001:db8::7]:443", has one of the addresses. */
+static bool goes_to(const struct http_conn *c, const struct resolve_answer *a)
 {
 	const char *peer = http_conn_peer(c);
 	struct host_port hp = { 0 };
+	char text[INET6_ADDRSTRLEN];
 
 	if (host_port_parse(peer, strlen(peer), &hp) < 0)
-		hp.host[0] = 0;
-	str_copy(ret, 64, hp.host);
-}
-
-static size_t addresses_of(const struct resolve_answer *a, char text[RESOLVE_ADDRESSES_MAX][64],
-			   const char *ret[RESOLVE_ADDRESSES_MAX])
-{
+		return false;
 	for (unsigned i = 0; i < a->n; i++) {
 		const struct resolve_address *v = &a->v[i];
 		const void *at = v->sa.sa_family == AF_INET6 ? (const void *)&v->v6.sin6_addr :
 							       (const void *)&v->v4.sin_addr;
 
-		ret[i] = inet_ntop(v->sa.sa_family, at, text[i], 64) ? text[i] : "";
+		if (inet_ntop(v->sa.sa_family, at, text, sizeof(text)) && str_eq(text, hp.host))
+			return true;
 	}
-	return a->n;
+	return false;
+}
+
+/* RFC 9113 §9.1.1: the certificate that it was verified by covers the other host, too, and that host has the address it goes to.
+ * Whether it covers is OpenSSL's to answer; no names are matched here. */
+static bool may_carry(const struct http_conn *c, const struct origin *o)
+{
+	return http_conn_is_tls(c) && http_conn_covers(c, o->host) && goes_to(c, o->answer);
 }
 
 struct uconn *share_find(struct origin *o, const struct pool_req *r, uint64_t now_ms)
 {
-	char text[RESOLVE_ADDRESSES_MAX][64], peer[64];
-	const char *addresses[RESOLVE_ADDRESSES_MAX];
-	size_t n;
-
 	if (!may_borrow(o) || !o->answer || now_ms >= o->looked_up_at_ms + LOOKUP_FRESH_MS)
 		return NULL;
-	n = addresses_of(o->answer, text, addresses);
 	list_for_each(i, &o->pool->origin_list) {
 		struct origin *lender = list_entry(i, struct origin, node);
 
@@ -70,17 +67,8 @@ struct uconn *share_find(struct origin *o, const struct pool_req *r, uint64_t no
 		list_for_each(j, &lender->conns) {
 			struct uconn *c = list_entry(j, struct uconn, node);
 
-			if (c->state != UCONN_READY || !uconn_room(c, r->cls) || uconn_is_suspect(c) ||
-			    (!r->idempotent && !uconn_is_fresh(c, now_ms)))
-				continue;
-			peer_address(c->c, peer);
-			if (coalesce_may(&(struct coalesce_facts){
-				.same_group = true, .same_proxy = true, .same_tls = true,
-				.same_port = true, .is_tls = http_conn_is_tls(c->c), .is_h2 = true,
-				.misdirected = o->never_share,
-				.cert_covers = http_conn_covers(c->c, o->host),
-				.conn_address = peer, .addresses = addresses, .n_addresses = n,
-			}))
+			if (c->state == UCONN_READY && uconn_room(c, r->cls) && !uconn_is_suspect(c) &&
+			    (r->idempotent || uconn_is_fresh(c, now_ms)) && may_carry(c->c, o))
 				return c;
 		}
 	}
