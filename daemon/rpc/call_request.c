@@ -172,9 +172,8 @@ static int take_message(struct rpc_call *c, ProtobufCMessage **ret, struct statu
 	return *ret ? FRAME_MESSAGE : -EINVAL;
 }
 
-/* One message, if all of it is there. Returns FRAME_MESSAGE with *ret, or FRAME_MORE; negative with
- * `st` when the call cannot go on. */
-static int read_message(struct rpc_call *c, ProtobufCMessage **ret, struct status *st)
+/* FRAME_MESSAGE once all of one is in the reader, or FRAME_MORE; negative with `st` when the call cannot go on. */
+static int read_whole(struct rpc_call *c, struct status *st)
 {
 	const uint8_t *p;
 	size_t n, used;
@@ -197,7 +196,15 @@ static int read_message(struct rpc_call *c, ProtobufCMessage **ret, struct statu
 		return -EMSGSIZE;
 	}
 	c->whole = true;
-	return take_message(c, ret, st);
+	return r;
+}
+
+/* One message, if all of it is there: as read_whole(), with *ret. */
+static int read_message(struct rpc_call *c, ProtobufCMessage **ret, struct status *st)
+{
+	int r = read_whole(c, st);
+
+	return r == FRAME_MESSAGE ? take_message(c, ret, st) : r;
 }
 
 /* Everything that will come was taken, also out of the reader. */
@@ -260,6 +267,24 @@ static bool is_held_back(const struct rpc_call *c)
 	return c->server->draining && c->method->kind == RPC_BIDI;
 }
 
+/* The message in the reader, to a handler that takes it as it is. */
+static bool hand_encoded(struct rpc_call *c)
+{
+	const struct rpc_handler *h = c->method->handler;
+
+	if (!h->on_encoded || c->flags || !c->touched)
+		return false;
+	c->wanted--;
+	if (!h->on_encoded(c, buf_data(&c->reader.body), buf_len(&c->reader.body))) {
+		c->wanted++;
+		return false;
+	}
+	c->whole = false;
+	frame_reader_next(&c->reader);
+	call_end_urgent(c);
+	return true;
+}
+
 static void read_stream(struct rpc_call *c)
 {
 	struct status st = STATUS_OK;
@@ -267,7 +292,12 @@ static void read_stream(struct rpc_call *c)
 	int r = FRAME_MORE;
 
 	while (c->state == CALL_OPEN && c->wanted && !is_held_back(c) &&
-	       (r = read_message(c, &m, &st)) == FRAME_MESSAGE) {
+	       (r = read_whole(c, &st)) == FRAME_MESSAGE) {
+		if (hand_encoded(c))
+			continue;
+		r = take_message(c, &m, &st);
+		if (r != FRAME_MESSAGE)
+			break;
 		c->wanted--;
 		if (!c->touched)
 			call_note_about(c, m);

@@ -36,6 +36,9 @@ struct rpc_handler {
 	 * the call is over for the handler. Client stream, bidi: once for each message asked for with
 	 * rpc_call_next() (the first needs no asking); valid until the return. */
 	void (*on_message)(struct rpc_call *c, const ProtobufCMessage *message);
+	/* Client stream, bidi; may be NULL. The same for a message as it came, before it is decoded, but for the first one. False: it
+	 * is for on_message. */
+	bool (*on_encoded)(struct rpc_call *c, const uint8_t *p, size_t n);
 	/* The client sent its last message. Client stream, bidi only. */
 	void (*on_end)(struct rpc_call *c);
 	/* There is room to send again (rpc_call_room() was 0 before). May be NULL. */

@@ -18,6 +18,7 @@
 
 #define READ_PIECE_BYTES (128u * 1024)
 #define READ_PIECE_LEAST 2048u	/* where there is little room for it */
+#define DATA_TAG	 (AGENTBOX__V1__WRITE_FILE_REQUEST__PART_DATA << 3 | 2u)	/* of its encoding */
 #define RESULT_BYTES	 1024u	/* of a written file, beside path and entry: a failure with its evidence */
 #define PAIR_BYTES	 128u	/* of its metadata, beside the characters */
 
@@ -465,7 +466,7 @@ static void take_header(struct file_call *x, const Agentbox__V1__WriteHeader *q)
 	}
 }
 
-static void take_data(struct file_call *x, const ProtobufCBinaryData *data)
+static void take_data(struct file_call *x, const uint8_t *p, size_t n)
 {
 	struct status st;
 	int r;
@@ -479,7 +480,7 @@ static void take_data(struct file_call *x, const ProtobufCBinaryData *data)
 		ask_next(x);
 		return;
 	}
-	r = envd_write_put(x->write, data->data, data->len);
+	r = envd_write_put(x->write, p, n);
 	if (r == -EMSGSIZE) {
 		status_field(&st, "header.size", "said %lld bytes, more came", (long long)x->current->size);
 		current_failed(x, ENVD_OK, &st);
@@ -490,7 +491,7 @@ static void take_data(struct file_call *x, const ProtobufCBinaryData *data)
 		return;
 	}
 	/* -EPIPE: the transfer is over, and on_ready will tell. */
-	x->bytes += r ? 0 : data->len;
+	x->bytes += r ? 0 : n;
 	x->want_next = true;
 	if (!r && envd_write_room(x->write)) {
 		x->want_next = false;
@@ -516,12 +517,33 @@ static void on_write(struct rpc_call *call, const ProtobufCMessage *message)
 		take_header(x, q->header);
 		break;
 	case AGENTBOX__V1__WRITE_FILE_REQUEST__PART_DATA:
-		take_data(x, &q->data);
+		take_data(x, q->data.data, q->data.len);
 		break;
 	default:
 		status_field(&st, "part", "is unset; send a header or data");
 		file_call_fail(x, &st);
 	}
+}
+
+/* A piece of a file is taken from where it was received: one field, to the end of the message. */
+static bool on_write_encoded(struct rpc_call *call, const uint8_t *p, size_t n)
+{
+	struct file_call *x = rpc_call_user(call);
+	uint64_t len = 0;
+	size_t at = 1;
+
+	if (!x || !status_ok(&x->own) || n < 2 || p[0] != DATA_TAG)
+		return false;
+	for (unsigned shift = 0; at < n && shift < 35; shift += 7) {
+		len |= (uint64_t)(p[at] & 0x7f) << shift;
+		if (p[at++] < 0x80)
+			break;
+	}
+	if (p[at - 1] >= 0x80 || len != n - at)
+		return false;
+	x->asked_next = false;
+	take_data(x, p + at, n - at);
+	return true;
 }
 
 static void on_write_end(struct rpc_call *call)
@@ -543,5 +565,5 @@ static void on_write_end(struct rpc_call *call)
 
 const struct rpc_handler file_read_handler = { .on_message = on_read, .on_room = on_read_room,
 					       .on_gone = file_call_on_gone };
-const struct rpc_handler file_write_handler = { .on_message = on_write, .on_end = on_write_end,
+const struct rpc_handler file_write_handler = { .on_message = on_write, .on_encoded = on_write_encoded, .on_end = on_write_end,
 						.on_gone = file_call_on_gone };

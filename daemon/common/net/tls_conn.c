@@ -393,11 +393,23 @@ bool tls_conn_has_more(const struct tls_conn *c)
 	return c->failed || c->closed || buf_len(&c->kept) || SSL_pending(c->ssl) > 0;
 }
 
+#define RECORD_OVERHEAD 64u	/* head, type and tag of one, and some */
+
+/* For all records of n bytes: by records alone the block would be copied as it grows. */
+static void make_out_room(struct tls_conn *c, size_t n)
+{
+	size_t records = n / SSL3_RT_MAX_PLAIN_LENGTH + 1;
+
+	if (records > 1 && !c->out.cap)
+		(void)!buf_reserve(&c->out, n + records * RECORD_OVERHEAD, true);	/* else it grows */
+}
+
 int tls_conn_write(struct tls_conn *c, const uint8_t *p, size_t n)
 {
 	if (c->failed)
 		return -EPROTO;
 	ERR_clear_error();
+	make_out_room(c, n);
 	while (n) {
 		int r = SSL_write(c->ssl, p, (int)MIN(n, (size_t)INT32_MAX));
 

@@ -287,6 +287,23 @@ static void on_gone(struct rpc_call *c, enum rpc_gone why)
 	open_call = NULL;
 }
 
+/* Takes what names the sandbox "b". */
+static bool on_encoded(struct rpc_call *c, const uint8_t *p, size_t n)
+{
+	if (n != 3 || p[2] != 'b')
+		return false;
+	note(" encoded");
+	if (answer_with == 'n')
+		rpc_call_next(c);
+	else if (answer_with == 'e')
+		rpc_call_finish(c);
+	return true;
+}
+
+static const struct rpc_handler encoded_handler = {
+	.on_message = on_message, .on_encoded = on_encoded, .on_end = on_end, .on_room = on_room, .on_gone = on_gone,
+};
+
 static const struct rpc_handler handler = {
 	.on_message = on_message, .on_end = on_end, .on_room = on_room, .on_gone = on_gone,
 };
@@ -298,6 +315,7 @@ static const struct rpc_method methods[] = {
 	{ "/t.T/Up", RPC_CLIENT_STREAM, false, REQUEST, &handler, RPC_STOP_WAIT },
 	{ "/t.T/Once", RPC_UNARY, false, REQUEST, &handler, RPC_STOP_ONCE },
 	{ "/t.T/Both", RPC_BIDI, false, REQUEST, &handler },
+	{ "/t.T/Encoded", RPC_BIDI, false, REQUEST, &encoded_handler },
 	{ "/t.T/Create", RPC_UNARY, false, &agentbox__v1__create_sandbox_request__descriptor, &handler },
 };
 
@@ -950,6 +968,32 @@ TEST(asking_from_inside)
 	for (int i = 0; i < 3; i++)
 		send_a(x, i == 2);
 	CHECK_STR(diary, " message:a message:a message:a end");
+	check_status(x, 0, "");
+	teardown();
+}
+
+/* The first message is decoded, and so is what the handler does not take as it is. */
+TEST(messages_as_they_came)
+{
+	static const char *const texts[] = { "\x0a\x01" "b", "\x0a\x01" "b", "\x0a\x01" "a", "\x0a\x01" "b" };
+	struct http_stream *x;
+
+	setup(0);
+	answer_with = 'n';
+	x = call("/t.T/Encoded");
+	for (int i = 0; i < 4; i++)
+		send_message(x, texts[i], 3, i == 3);
+	CHECK_STR(diary, " message:b encoded message:a encoded end");
+	check_status(x, 0, "");
+	teardown();
+
+	setup(0);
+	answer_with = 'n';
+	x = call("/t.T/Encoded");
+	send_a(x, false);
+	answer_with = 'e';
+	send_message(x, texts[0], 3, false);
+	CHECK_STR(diary, " message:a encoded");
 	check_status(x, 0, "");
 	teardown();
 }
