@@ -101,7 +101,8 @@ static void put_calls(struct metrics_text *t, const struct app *a)
 	pos = 0;
 	while (rpc_server_stats(a->server, &pos, &m))
 		if (histogram_count(&m.stats->latency))
-			metrics_histogram(t, "client_call_seconds", METRICS_LABELS("method", m.path + 1), &m.stats->latency);
+			metrics_histogram_with(t, "client_call_seconds", METRICS_LABELS("method", m.path + 1), &m.stats->latency,
+					       &m.stats->examples);
 }
 
 static int compare_uids(const void *a, const void *b)
@@ -388,13 +389,13 @@ static void put_gateway(struct metrics_text *t, const struct app *a)
 
 int metrics_write(const struct app *a, struct buf *out)
 {
-	struct metrics_text t = { .b = *out };
+	struct metrics_text t = { .b = *out, .tells_requests = conf_get_bool(a->conf, "daemon", NULL, "metrics_per_uid") };
 	struct sandbox_warm_info warm;
 
 	put_daemon(&t, a);
 	put_memory(&t, a);
 	put_calls(&t, a);
-	if (conf_get_bool(a->conf, "daemon", NULL, "metrics_per_uid"))
+	if (t.tells_requests)
 		put_uids(&t, a);
 	put_sandboxes(&t, a);
 	put_inside(&t, a);

@@ -77,14 +77,33 @@ void metrics_counter(struct metrics_text *t, const char *name, const char *help,
 	metrics_line(t, total, NULL, n);
 }
 
+static void put_exemplar(struct metrics_text *t, const struct exemplar *x)
+{
+	if (!x->id[0] || !(x->is_trace || t->tells_requests))
+		return;
+	t->failed |= buf_printf(&t->b, " # {%s=\"", x->is_trace ? "trace_id" : "request_id") < 0;
+	put_value(t, x->id);
+	t->failed |= buf_printf(&t->b, "\"} %" PRIu64 ".%06" PRIu64 " %" PRId64 ".%03" PRId64, x->us / 1000000, x->us % 1000000,
+				x->at_ms / 1000, x->at_ms % 1000) < 0;
+}
+
 void metrics_histogram(struct metrics_text *t, const char *name, metrics_labels labels, const struct histogram *h)
+{
+	metrics_histogram_with(t, name, labels, h, NULL);
+}
+
+void metrics_histogram_with(struct metrics_text *t, const char *name, metrics_labels labels, const struct histogram *h,
+			    const struct exemplars *examples)
 {
 	uint64_t n = 0;
 
 	for (unsigned i = 0; i <= HISTOGRAM_STEPS; i++) {
 		n += h->n[i];
 		sample(t, name, "_bucket", labels, i < HISTOGRAM_STEPS ? histogram_bounds_us[i] : UINT64_MAX);
-		t->failed |= buf_printf(&t->b, " %" PRIu64 "\n", n) < 0;
+		t->failed |= buf_printf(&t->b, " %" PRIu64, n) < 0;
+		if (examples)
+			put_exemplar(t, &examples->v[i]);
+		t->failed |= buf_put(&t->b, "\n", 1) < 0;
 	}
 	sample(t, name, "_count", labels, 0);
 	t->failed |= buf_printf(&t->b, " %" PRIu64 "\n", n) < 0;

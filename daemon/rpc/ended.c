@@ -8,9 +8,13 @@
 
 void rpc_stats_add(struct rpc_stats *s, const struct rpc_ended *e)
 {
+	char trace[TRACE_ID_BYTES];
+
 	tally_add(&s->ends, e->status);
-	if (e->method->kind == RPC_UNARY && !e->method->waits)
-		histogram_add(&s->latency, e->duration_us);
+	if (e->method->kind != RPC_UNARY || e->method->waits)
+		return;
+	histogram_add(&s->latency, e->duration_us);
+	exemplars_note(&s->examples, e->duration_us, trace_id(e->trace, trace), e->request_id);
 }
 
 void rpc_ended_log(const struct rpc_ended *e)

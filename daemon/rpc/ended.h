@@ -3,6 +3,7 @@
 #ifndef AB_DAEMON_RPC_ENDED_H
 #define AB_DAEMON_RPC_ENDED_H
 
+#include "daemon/common/obs/exemplar.h"
 #include "daemon/common/obs/histogram.h"
 #include "daemon/common/obs/tally.h"
 #include "daemon/rpc/method.h"
@@ -22,6 +23,7 @@ struct rpc_ended {
 
 struct rpc_stats {
 	struct histogram latency;		/* of unary calls that do not wait; empty of others */
+	struct exemplars examples;		/* of its steps */
 	struct tally ends;
 };
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import socket
 import subprocess
+import time
 import urllib.error
 import urllib.request
 
@@ -130,6 +131,36 @@ def test_the_strict_parser_reads_it(cloud):
         assert value(m, "agentbox_pool_received_bytes_total") > 1000 and value(m, "agentbox_pool_sent_bytes_total") > 1000
         assert value(m, "agentbox_pool_queue_seconds_count") >= 2
         assert value(m, "agentbox_uid_connections", uid=uid) == 1 and value(m, "agentbox_uid_sandboxes", uid=uid) == 0
+
+
+def exemplars(text, method):
+    """Of the calls of a method, by the strict parser: [(le, exemplar)]."""
+    parser = pytest.importorskip("prometheus_client.openmetrics.parser")
+    return [(float(s.labels["le"]), s.exemplar) for f in parser.text_string_to_metric_families(text) for s in f.samples
+            if s.name == "agentbox_client_call_seconds_bucket" and s.labels["method"] == method and s.exemplar]
+
+
+@pytest.mark.parametrize("per_uid", ["no", "yes"])
+def test_a_slow_call_is_found_by_its_exemplar(cloud, per_uid):
+    """A step has the trace, or where the operator says so the request, of the last call that fell into it, and the log has its line."""
+    create, trace = "agentbox.v1.SandboxService/Create", "4bf92f3577b34da6a3ce929d0e0e4736"
+    with running(cloud, metrics_per_uid=per_uid) as d, Api(d.socket) as api:
+        begun = time.time()
+        with pytest.raises(ApiError):
+            api.call("SandboxService.Create", request_id='job "17"\\', sandbox_timeout=10 ** 9)
+        (le, x), = exemplars(scrape(d)[1], create) or [(0, None)]
+        if per_uid == "no":
+            assert x is None
+        else:
+            assert x.labels == {"request_id": 'job "17"\\'} and 0 < x.value <= le and begun - 1 < x.timestamp.sec < time.time() + 1
+        with pytest.raises(ApiError):
+            api.call("SandboxService.Create", request_id="r" * 65, sandbox_timeout=10 ** 9)
+        assert "rrrr" not in scrape(d)[1]
+        cloud.fault("create", delay=0.6)
+        api.call("SandboxService.Create", request_id="slow", header=[("traceparent", "00-%s-00f067aa0ba902b7-01" % trace)])
+        found = [(le, x) for le, x in exemplars(scrape(d)[1], create) if "trace_id" in x.labels]
+        assert len(found) == 1 and found[0][1].labels == {"trace_id": trace} and 0.5 < found[0][1].value <= found[0][0]
+        d.wait_log('audit .*trace="?' + trace)
 
 
 def test_uids_only_where_the_operator_says_so(cloud):
