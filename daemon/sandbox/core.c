@@ -615,6 +615,7 @@ void sandbox_gone(struct sandbox_core *core, struct sandbox *b, bool by_us, cons
 		 status_reason_name(b->gone_reason), log_q(b->gone_evidence), age);
 	runner_poke(b);
 	warm_gone(b);
+	sync_note_ended(b);
 	if (store_tx_new(core->store, &t) < 0) {
 		core->resave = true;
 		b->named = false;

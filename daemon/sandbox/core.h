@@ -230,6 +230,8 @@ must_check int core_load_request(struct sandbox_core *core, const struct row_req
 
 /* How many sandboxes that have ended are remembered of a uid at most. */
 #define FORGET_SANDBOXES_PER_UID 1000u
+/* So many more may be in memory until the next look at all; above it the look comes at once. */
+#define FORGET_SLACK		 250u
 /* How many rows of request ids whose sandboxes have ended are kept of a uid at most. */
 #define FORGET_REQUESTS_PER_UID	 50000u
 /* Forgets some of what has ended. True: there is more to forget. */
@@ -352,6 +354,8 @@ void core_attempts_cancel(struct sandbox_core *core);
 
 must_check int sync_start(struct sandbox_core *core);
 void sync_stop(struct sandbox_core *core);
+/* This sandbox has ended: one of too many of its uid? Then some are forgotten soon. */
+void sync_note_ended(const struct sandbox *b);
 /* The last list of this account was complete and nothing in it was odd. */
 bool sync_is_trusted(const struct sandbox_core *core, const struct account *a);
 struct listing_wait {

@@ -426,6 +426,17 @@ static void on_prune(struct timer *t, void *user)
 		log_warn("prune_timer", "error=nomem");
 }
 
+void sync_note_ended(const struct sandbox *b)
+{
+	struct sync *s = b->account->core->sync;
+	uint64_t at = clock_boot_ms() + FORGET_GAP_MS;
+
+	if (!s || b->index.owner->by_state[SANDBOX_GONE] < FORGET_SANDBOXES_PER_UID + FORGET_SLACK)
+		return;
+	if (timer_is_set(&s->prune) && s->prune.at_ms > at && timer_set(&s->prune, at) < 0)
+		log_warn("prune_timer", "error=nomem");
+}
+
 /* --- start and end --- */
 
 int sync_start(struct sandbox_core *core)

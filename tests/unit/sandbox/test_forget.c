@@ -95,6 +95,23 @@ TEST(ended_sandboxes_are_bounded)
 	world_free(&w);
 }
 
+/* Where many end the bound is not one of the time between two looks. */
+TEST(too_many_ended_are_forgotten_soon)
+{
+	struct world w = { .reconcile_period_ms = 3600000 };
+	struct create c = a_create("");
+	struct answer a;
+
+	world_new_with(&w);
+	put_ended(&w, alice.uid, "a", FORGET_SANDBOXES_PER_UID + FORGET_SLACK);
+	world_restart(&w);
+	a = do_create(&w, &c);
+	a = do_kill(&w, &alice, a.id);
+	CHECK(status_ok(&a.st));
+	UNTIL(&w, counts(&w).gone == FORGET_SANDBOXES_PER_UID);
+	world_free(&w);
+}
+
 /* Request ids are what keeps a repeat from making another one: many more of them, the latest used ones. */
 TEST(request_ids_are_bounded)
 {
