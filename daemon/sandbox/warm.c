@@ -542,6 +542,13 @@ void warm_made(struct creation *c)
 			warm_failed(e, NULL, &c->failure);
 		return;
 	}
+	/* One from before the start may have been found before, by its row or a list: then it is quarantined, or somebody's. */
+	if (b->warm_state != WARM_PREPARING)
+		return;
+	if (!b->ours) {
+		warm_doubted(b);
+		return;
+	}
 	/* A creation from before the start, or for an entry that was changed since, is not prepared but ended. */
 	if (!e || c->loaded || memcmp(b->warm_print, e->print, sizeof(e->print)) || warm_box_new(e, b, &x) < 0) {
 		if (!b->killing && kill_by_policy(core, b, "warm_unfinished") < 0)
