@@ -115,6 +115,7 @@ static void svc_backup_pump(struct rpc_call *call)
 static void svc_backup_on_source(void *user, const struct status *st, const struct svc_backup_source *source)
 {
 	struct backup_call *b = user;
+	struct rpc_call *call = b->call;
 
 	if (!status_ok(st)) {
 		svc_backup_fail(b, st);
@@ -122,8 +123,8 @@ static void svc_backup_on_source(void *user, const struct status *st, const stru
 	}
 	b->fd = source->fd;
 	b->bytes = source->bytes;
-	send_head(b, source);
-	svc_backup_pump(b->call);
+	send_head(b, source);	/* may end the call */
+	svc_backup_pump(call);
 }
 
 static int svc_backup_begin(struct rpc_call *call, struct status *st)
