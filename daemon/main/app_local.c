@@ -42,6 +42,8 @@ static void follow(struct app *a, const struct local_info *at)
 	if (a->core)	/* make_life() passes the same value */
 		sandbox_core_set_plain_ports(a->core, c->name, at->plain_ports);
 	cloud_set_gate(c->cloud, CLOUD_OPEN, NULL);
+	if (a->core)	/* those that ran ended with the process before */
+		sandbox_core_reconcile(a->core, c->name);
 }
 
 static void on_local_change(void *user)

@@ -166,6 +166,8 @@ struct sandbox_core_counts {
 };
 /* Changes sandbox_core_account.plain_ports; an unknown account is ignored. */
 void sandbox_core_set_plain_ports(struct sandbox_core *core, const char *account, bool plain_ports);
+/* The account's cloud was away and is back: its list is asked for now, not when its time comes. An unknown account is ignored. */
+void sandbox_core_reconcile(struct sandbox_core *core, const char *account);
 /* Replaces the rules. Policy defaults apply to sandboxes made from now on; a uid's new limits count the sandboxes that it has.
  * -ENOMEM, or -EINVAL for an unknown account: nothing was changed. */
 must_check int sandbox_core_set_rules(struct sandbox_core *core, const struct sandbox_core_rules *r);

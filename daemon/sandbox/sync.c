@@ -350,6 +350,15 @@ static void on_period(struct timer *t, void *user)
 		list_start(g);
 }
 
+void sandbox_core_reconcile(struct sandbox_core *core, const char *account)
+{
+	struct account *a = core_account_by_name(core, account);
+	struct listing *g = a ? a->listing : NULL;
+
+	if (g && !g->call && timer_set(&g->timer, clock_boot_ms()) < 0)
+		log_warn("reconcile_timer", "account=%s error=nomem", a->name);
+}
+
 void listing_join(struct account *a, struct listing_wait *w)
 {
 	struct listing *g = a->listing;
