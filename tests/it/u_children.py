@@ -68,19 +68,13 @@ def status(api):
     return s
 
 
-def cpu_s(pid):
-    with open("/proc/%d/stat" % pid, encoding="ascii", errors="replace") as f:
-        fields = f.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def watch_the_loop(d, api, seconds):
     """For this time it answers promptly and does next to nothing else."""
-    begin, before = time.monotonic(), cpu_s(d.pid)
+    begin, before = time.monotonic(), harness.cpu_s(d.pid)
     while time.monotonic() < begin + seconds:
         status(api)
         time.sleep(0.1)
-    used = cpu_s(d.pid) - before
+    used = harness.cpu_s(d.pid) - before
     assert used < 0.15 * seconds, "%.2f s of CPU in %.1f s" % (used, seconds)
 
 

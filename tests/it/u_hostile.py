@@ -17,7 +17,6 @@ from probe import Probe
 
 SANDBOX = "i" + "0" * 20
 ASAN = harness.ASAN
-TICK = os.sysconf("SC_CLK_TCK")
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +41,6 @@ def daemon(fiend):
 def api(daemon):
     with Api(daemon.socket) as a:
         yield a
-
-
-def cpu_s(pid):
-    with open("/proc/%d/stat" % pid, encoding="ascii") as f:
-        fields = f.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICK
 
 
 def head(sid, *more, status="200", end=False):
@@ -178,9 +171,9 @@ def test_hostile_answers(fiend, daemon, api):
     hwm = daemon.hwm_kb()
     wrong = {}
     for name, script in HOSTILE.items():
-        began = cpu_s(daemon.pid)
+        began = harness.cpu_s(daemon.pid)
         e = reads(script)
-        used = cpu_s(daemon.pid) - began
+        used = harness.cpu_s(daemon.pid) - began
         if e.reason not in ("UNREACHABLE", "BAD_CLOUD_REPLY") or e.code != "UNAVAILABLE":
             wrong[name] = str(e)
         if used > (6.0 if ASAN else 1.0):

@@ -103,6 +103,13 @@ def in_group(path):
     return ["sh", "-c", 'echo $$ > "$0"/cgroup.procs && exec "$@"', path]
 
 
+def cpu_s(pid):
+    """Seconds of a processor that it has used, which a busy machine does not change."""
+    with open("/proc/%d/stat" % pid, encoding="ascii", errors="replace") as f:
+        fields = f.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def before_others(pid, rank=1):
     """Runs before whatever else this machine does, and before those of a lower rank, so that a test of latency is not one of the
     machine. Needs root."""
