@@ -87,8 +87,9 @@ static bool is_metadata(const char *key)
 	return !strncmp(key, "metadata.", 9) && key[9];
 }
 
-static bool filter_holds(const struct ab_pair *f, const struct ab_sandbox *sb)
+static bool filter_holds(const struct ab_pair *f, const void *row)
 {
+	const struct ab_sandbox *sb = row;
 	const char *mark;
 
 	if (!strcmp(f->key, "state"))
@@ -101,20 +102,9 @@ static bool filter_holds(const struct ab_pair *f, const struct ab_sandbox *sb)
 	return mark && !strcmp(mark, f->value);
 }
 
-/* Filters of one key are alternatives; every key has to have one that holds. */
 static bool all_filters_hold(const struct ab_sandbox *sb, const void *user)
 {
-	const struct pairs *p = user;
-
-	for (size_t i = 0; i < p->n; i++) {
-		bool holds = false;
-
-		for (size_t k = 0; k < p->n && !holds; k++)
-			holds = !strcmp(p->v[k].key, p->v[i].key) && filter_holds(&p->v[k], sb);
-		if (!holds)
-			return false;
-	}
-	return true;
+	return filters_hold(user, filter_holds, sb);
 }
 
 /* Of the filters: what the daemon has to be asked for, since it leaves out what is gone unless it is named. */
@@ -140,35 +130,14 @@ static int read_filters(const struct cli *cli, uint32_t *ret_states)
 
 /* --- order --- */
 
-struct order {
-	struct field_ref by;
-	bool down;
-};
-
-static int read_order(const struct cli *cli, struct order *ret)
-{
-	const char *name = cli->args.sort;
-
-	if (!name)
-		return 0;
-	ret->down = name[0] == '-';
-	name += ret->down;
-	if (field_find(cli->command, name, strlen(name), &ret->by))
-		return EXIT_USAGE;
-	if (!field_has_order(&ret->by))
-		return usage(cli->command, "--sort: '%s' has several values and no order", name);
-	return 0;
-}
-
 /* Equals stand as a list without an order has them: newest first. */
 static int compare(const void *a, const void *b, void *user)
 {
 	const struct ab_sandbox *one = *(const struct ab_sandbox *const *)a, *other = *(const struct ab_sandbox *const *)b;
-	const struct order *o = user;
-	int r = field_compare(&o->by, one, other);
+	int r = order_compare(user, one, other);
 
 	if (r)
-		return o->down ? -r : r;
+		return r;
 	if (one->started_at_ms != other->started_at_ms)
 		return one->started_at_ms > other->started_at_ms ? -1 : 1;
 	return strcmp(one->id, other->id);
@@ -196,7 +165,7 @@ static int print_list(const struct args *a, const struct sandboxes *s)
 		if (a->json)
 			print_sandbox_json(s->v[i]);
 		else
-			format_print(stdout, a->quiet ? "{id}" : a->format, s->v[i]);
+			format_print(stdout, &fields_of_sandbox, a->quiet ? "{id}" : a->format, s->v[i]);
 	}
 	return EXIT_OK;
 }
@@ -209,11 +178,11 @@ static int cmd_ls_check(struct cli *cli)
 
 	if (a->json + a->quiet + (a->format != NULL) > 1)
 		return usage(cli->command, "--json, --quiet and --format exclude each other");
-	if (a->format && format_check(cli->command, a->format))
+	if (a->format && format_check(cli->command, &fields_of_sandbox, a->format))
 		return EXIT_USAGE;
 	if (read_states(cli, &states) || read_filters(cli, &states))
 		return EXIT_USAGE;
-	return read_order(cli, &order);
+	return order_parse(cli->command, &fields_of_sandbox, a->sort, &order);
 }
 
 /* cmd_ls_check() was content with the options. */
@@ -232,7 +201,7 @@ static int cmd_ls_run(struct cli *cli)
 	struct sandboxes s;
 	int r;
 
-	(void)read_order(cli, &order);
+	(void)order_parse(cli->command, &fields_of_sandbox, a->sort, &order);
 	if (a->states)
 		(void)read_states(cli, &o.states);
 	else

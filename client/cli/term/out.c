@@ -177,6 +177,12 @@ void json_time(struct json *j, const char *key, int64_t at_ms)
 	json_text(j, key, text);
 }
 
+void json_choice(struct json *j, const char *key, enum ab_choice c)
+{
+	if (c != AB_DEFAULT)
+		json_bool(j, key, c == AB_YES);
+}
+
 void json_pairs(struct json *j, const char *key, const struct ab_pair *v, size_t n)
 {
 	json_open(j, key, '{');

@@ -29,6 +29,8 @@ void json_number(struct json *j, const char *key, const char *digits);
 void json_bool(struct json *j, const char *key, bool value);
 /* RFC 3339 with milliseconds, null for 0. */
 void json_time(struct json *j, const char *key, int64_t at_ms);
+/* Not there for AB_DEFAULT. */
+void json_choice(struct json *j, const char *key, enum ab_choice c);
 void json_pairs(struct json *j, const char *key, const struct ab_pair *v, size_t n);
 void json_words(struct json *j, const char *key, const char *const *v, size_t n);
 
@@ -64,7 +66,7 @@ void json_policy(struct json *j, const char *key, const struct ab_policy *p);
 /* The value of --policy and the like. 0, or EXIT_USAGE after saying what is wrong. */
 int policy_option(const struct command *cmd, const char *text, struct ab_policy *ret);
 
-/* One sandbox: a JSON document (field.c), or lines of "name: value". */
+/* One sandbox: a JSON document (sandbox_field.c), or lines of "name: value". */
 void print_sandbox_json(const struct ab_sandbox *sb);
 void print_sandbox(const struct cli *cli, const struct ab_sandbox *sb);
 
