@@ -778,6 +778,40 @@ AB_API int ab_snapshot_delete_start(struct ab_client *c, const char *snapshot,
 AB_API int ab_snapshot_delete(struct ab_client *c, const char *snapshot, const struct ab_call_options *how,
 			      bool *ret_found);
 
+/* ------------------------------------------------------------------ templates */
+
+/* What sandboxes are created from. */
+struct ab_template {
+	const char *id;
+	const char *const *names;	/* NULL-terminated; each one is a template_name for ab_sandbox_create(), as is the id */
+	size_t n_names;
+	bool is_public;			/* other accounts may create from it */
+	const char *build_id;		/* of the build that sandboxes are created from */
+	const char *build_status;	/* of that build, in the cloud's words: "ready", "building", "error"; "" = not known */
+	uint32_t cpu_count, memory_mb, disk_size_mb;
+	const char *envd_version;
+	int64_t created_at_ms, updated_at_ms;
+	int64_t last_spawned_at_ms;	/* when the last sandbox was created from it; 0 = never */
+	uint64_t spawn_count;		/* how many were */
+};
+
+struct ab_template_list {
+	const struct ab_template *items;	/* in the cloud's order */
+	size_t n;
+	const char *next_page_token;
+};
+
+struct ab_template_list_options {
+	uint32_t page_size;
+	const char *page_token;
+};
+
+/* Those of the account, as the cloud says at this moment. */
+AB_API int ab_template_list_start(struct ab_client *c, const struct ab_template_list_options *o,
+				  const struct ab_call_options *how, struct ab_call **ret);
+AB_API int ab_template_list(struct ab_client *c, const struct ab_template_list_options *o,
+			    const struct ab_call_options *how, struct ab_template_list **ret);
+
 /* ------------------------------------------------------------------ commands */
 
 enum ab_stream { AB_STDOUT = 1, AB_STDERR = 2, AB_PTY = 3 };

@@ -60,6 +60,7 @@ must_check int msg_forks(ProtobufCMessage *m, void **ret);
 must_check int msg_metrics(ProtobufCMessage *m, void **ret);
 must_check int msg_snapshot(ProtobufCMessage *m, void **ret);
 must_check int msg_snapshot_list(ProtobufCMessage *m, void **ret);
+must_check int msg_template_list(ProtobufCMessage *m, void **ret);
 
 /* A network as a message that points into it. NULL, with *ret NULL, for NULL. 0, -EINVAL, -ENOMEM. */
 struct msg_network;

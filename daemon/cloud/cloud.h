@@ -123,6 +123,7 @@ struct cloud_result {
 	struct cloud_metrics *metrics;
 	struct cloud_snapshot *snapshot;
 	struct cloud_snapshots *snapshots;
+	struct cloud_templates *templates;
 };
 
 typedef void cloud_done_fn(struct cloud_result *r, void *user);
@@ -183,6 +184,9 @@ struct cloud_call *cloud_snapshots(struct cloud *c, const char *sandbox, const c
 				   const struct cloud_ask *ask);
 /* As cloud_kill(). */
 struct cloud_call *cloud_snapshot_delete(struct cloud *c, const char *snapshot, const struct cloud_ask *ask);
+/* The templates that the account may use. In pages, of which every one is read; `whole`: by the route that answers with all at once,
+ * which older clouds have alone (they answer 404 to the other). */
+struct cloud_call *cloud_templates(struct cloud *c, bool whole, const struct cloud_ask *ask);
 
 struct cloud_filter {
 	const struct cloud_kv *metadata;	/* all must match */

@@ -14,6 +14,7 @@ const char *fault_op_name(enum fault_op op)
 		[FAULT_PAUSE] = "pause", [FAULT_NETWORK] = "network", [FAULT_FORK] = "fork",
 		[FAULT_METRICS] = "metrics", [FAULT_SNAPSHOT] = "snapshot",
 		[FAULT_SNAPSHOTS] = "snapshot list", [FAULT_SNAPSHOT_DELETE] = "snapshot delete",
+		[FAULT_TEMPLATES] = "template list",
 	};
 
 	return names[op];
@@ -104,7 +105,7 @@ static void rest_404(enum fault_op op, const struct fault_answer *a, struct clou
 	if (op == FAULT_KILL || op == FAULT_SNAPSHOT_DELETE) {
 		r->outcome = CLOUD_DONE;
 		r->status = (struct status)STATUS_OK;
-	} else if (op == FAULT_LIST || op == FAULT_SNAPSHOTS) {
+	} else if (op == FAULT_LIST || op == FAULT_SNAPSHOTS || op == FAULT_TEMPLATES) {
 		status_set(&r->status, R_CLOUD_REFUSED, "%s: 404: %s", a->route, said(a));
 	} else {
 		status_set(&r->status, R_SANDBOX_NOT_FOUND, "the cloud has no such sandbox: %s", said(a));

@@ -38,6 +38,7 @@ enum fault_op {		/* of the control plane; also the limiter's routes */
 	FAULT_SNAPSHOT,
 	FAULT_SNAPSHOTS,
 	FAULT_SNAPSHOT_DELETE,
+	FAULT_TEMPLATES,
 	FAULT_OPS,
 };
 

@@ -28,6 +28,7 @@
 #define CALL_BACKOFF_MS	   200u
 #define CALL_BACKOFF_MAX_MS 5000u
 #define PAGE_MAX	   1000u	/* rows of one page */
+#define TEMPLATES_MAX	   10000u	/* rows of one answer: an older cloud's is one page */
 #define CHILDREN_MAX	   1000u
 #define METRICS_MAX	   100000u	/* points of one series */
 #define LIST_PAGES_MAX	   1000u	/* × 100 sandboxes; a longer list fails, it is not cut */
@@ -61,12 +62,14 @@ static void call_bury(void *p)
 	charge_fini(&c->held);
 	cloud_list_free(c->list);
 	cloud_snapshots_free(c->snapshots);
+	cloud_templates_free(c->templates);
 	cloud_sandbox_free(c->result.sandbox);
 	cloud_list_free(c->result.list);
 	cloud_children_free(c->result.children);
 	cloud_metrics_free(c->result.metrics);
 	cloud_snapshot_free(c->result.snapshot);
 	cloud_snapshots_free(c->result.snapshots);
+	cloud_templates_free(c->result.templates);
 	c->magic = 0;
 	free(c);
 }
@@ -609,6 +612,8 @@ static void end_list(struct cloud_call *c)
 {
 	if (c->snapshots) {
 		c->result.snapshots = give(c->snapshots);
+	} else if (c->templates) {
+		c->result.templates = give(c->templates);
 	} else if (drop_repeats(c->list) == 0) {
 		c->result.list = give(c->list);
 	} else {
@@ -620,7 +625,15 @@ static void end_list(struct cloud_call *c)
 
 static size_t n_listed(const struct cloud_call *c)
 {
-	return c->snapshots ? c->snapshots->n : c->list->n;
+	return c->snapshots ? c->snapshots->n : c->templates ? c->templates->n : c->list->n;
+}
+
+/* Pairs of a row, or its names. */
+static size_t n_pairs(const struct cloud_call *c, size_t row)
+{
+	if (c->templates)
+		return c->templates->v[row]->names.n + c->templates->v[row]->aliases.n;
+	return c->snapshots ? c->snapshots->v[row]->names.n : c->list->v[row]->metadata.n;
 }
 
 /* About the memory of the page that was read last. No string is longer than in the answer. */
@@ -629,8 +642,7 @@ static size_t page_bytes(const struct cloud_call *c, size_t n_before)
 	size_t sum = 2 * buf_len(&c->answer);
 
 	for (size_t i = n_before; i < n_listed(c); i++)
-		sum += ELEMENT_BYTES + PAIR_BYTES * (c->snapshots ? c->snapshots->v[i]->names.n :
-								    c->list->v[i]->metadata.n);
+		sum += ELEMENT_BYTES + PAIR_BYTES * n_pairs(c, i);
 	return sum;
 }
 
@@ -661,6 +673,30 @@ static int add_snapshot(void *element, void *user)
 	return r;
 }
 
+static int add_template(void *element, void *user)
+{
+	int r = cloud_templates_add(user, element);
+
+	if (r < 0)
+		cloud_template_free(element);
+	return r;
+}
+
+static int read_page(struct cloud_call *c)
+{
+	if (c->templates)
+		return read_list(c, CLOUD_DOC_TEMPLATE, TEMPLATES_MAX, add_template, c->templates);
+	return c->snapshots ? read_list(c, CLOUD_DOC_SNAPSHOT, PAGE_MAX, add_snapshot, c->snapshots) :
+			      read_list(c, CLOUD_DOC_SANDBOX, PAGE_MAX, add_listed, c->list);
+}
+
+static char **next_token(struct cloud_call *c)
+{
+	if (c->templates)
+		return &c->templates->next_token;
+	return c->snapshots ? &c->snapshots->next_token : &c->list->next_token;
+}
+
 /* False: the token came before, or there are too many: *ret_why says which, NULL = out of memory. */
 static bool note_token(struct cloud_call *c, const char *token, const char **ret_why)
 {
@@ -678,12 +714,11 @@ static bool note_token(struct cloud_call *c, const char *token, const char **ret
 static void take_page(struct cloud_call *c, const struct fields *head)
 {
 	const char *token = fields_get(head, "x-next-token"), *total = fields_get(head, "x-total-running");
-	char **last = c->snapshots ? &c->snapshots->next_token : &c->list->next_token;
+	char **last = next_token(c);
 	size_t n_before = n_listed(c);
 	const char *why;
 	uint64_t n;
-	int r = c->snapshots ? read_list(c, CLOUD_DOC_SNAPSHOT, PAGE_MAX, add_snapshot, c->snapshots) :
-			       read_list(c, CLOUD_DOC_SANDBOX, PAGE_MAX, add_listed, c->list);
+	int r = read_page(c);
 
 	if (r < 0)
 		return;
@@ -867,6 +902,7 @@ static void take_answer(struct cloud_call *c, struct http_stream *x)
 		break;
 	case FAULT_LIST:
 	case FAULT_SNAPSHOTS:
+	case FAULT_TEMPLATES:
 		take_page(c, head);
 		break;
 	case FAULT_FORK:

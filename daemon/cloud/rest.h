@@ -49,6 +49,7 @@ struct cloud_call {
 	char *query;			/* path without the token */
 	struct cloud_list *list;	/* a list of sandboxes: what was read so far */
 	struct cloud_snapshots *snapshots;	/* a list of snapshots: what was read so far */
+	struct cloud_templates *templates;	/* a list of templates: what was read so far */
 	struct map tokens;		/* page tokens seen, to end a loop of pages */
 	size_t token_bytes;
 	struct grave grave;

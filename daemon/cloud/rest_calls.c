@@ -246,6 +246,24 @@ struct cloud_call *cloud_snapshot_delete(struct cloud *c, const char *snapshot, 
 					     .of_template = true }, ask);
 }
 
+struct cloud_call *cloud_templates(struct cloud *c, bool whole, const struct cloud_ask *ask)
+{
+	enum cloud_route route = whole ? CLOUD_ROUTE_TEMPLATES_V1 : CLOUD_ROUTE_TEMPLATES;
+	struct cloud_call *call = call_new(c, FAULT_TEMPLATES, route,
+					   str_printf("%s%s", cloud_route_info(route)->path, whole ? "" : "?limit=100"), NULL, ask);
+
+	if (!call)
+		return NULL;
+	call->all_pages = !whole;
+	call->query = str_dup(call->path);
+	call->templates = calloc(1, sizeof(*call->templates));
+	if (!call->query || !call->templates) {
+		call_free(call);
+		return NULL;
+	}
+	return call_begin(call, NULL);
+}
+
 /* --- metrics --- */
 
 struct cloud_call *cloud_metrics(struct cloud *c, const char *id, int64_t start_s, int64_t end_s,

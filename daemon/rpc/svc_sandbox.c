@@ -393,5 +393,7 @@ int svc_sandbox_add(struct rpc_server *s, struct sandbox_core *core)
 		r = svc_change_add(s, core);
 	if (!r)
 		r = svc_snapshot_add(s, core);
+	if (!r)
+		r = svc_template_add(s, core);
 	return r < 0 ? r : svc_watch_add(s, core);
 }

@@ -81,7 +81,7 @@ static void reply_listed(void *user, const struct status *st, const struct sandb
 			break;
 	}
 	if (status_ok(&out) && k < n &&
-	    !(token = sandbox_snapshots_token(page->from + k, page->snapshots[k - 1].id, page->question)))
+	    !(token = sandbox_index_token(page->from + k, page->snapshots[k - 1].id, page->question)))
 		status_errno(&out, -ENOMEM, "answering");
 	if (status_ok(&out)) {
 		m.snapshots = list;

@@ -412,6 +412,12 @@ void op_end_snapshots(struct sandbox_op *op, const struct status *st,
 	op->done.snapshots(op->user, st, p);
 }
 
+void op_end_templates(struct sandbox_op *op, const struct status *st, const struct sandbox_template_page *p)
+{
+	detach(op);
+	op->done.templates(op->user, st, p);
+}
+
 void op_fail_sandbox(struct sandbox_op *op, const struct status *st)
 {
 	op_end_sandbox(op, st, NULL);
@@ -425,6 +431,11 @@ void op_fail_yes(struct sandbox_op *op, const struct status *st)
 void op_fail_target(struct sandbox_op *op, const struct status *st)
 {
 	op_end_target(op, st, NULL);
+}
+
+void op_fail_templates(struct sandbox_op *op, const struct status *st)
+{
+	op_end_templates(op, st, NULL);
 }
 
 void op_fail(struct sandbox_op *op, const struct status *st)

@@ -41,6 +41,7 @@ union op_done {
 	sandbox_fork_fn *fork;
 	sandbox_snapshot_fn *snapshot;
 	sandbox_snapshots_fn *snapshots;
+	sandbox_templates_fn *templates;
 };
 
 struct sandbox_op {
@@ -123,10 +124,12 @@ void op_end_fork(struct sandbox_op *op, const struct status *st, const struct sa
 void op_end_snapshot(struct sandbox_op *op, const struct status *st, const struct sandbox_snapshot *s);
 void op_end_snapshots(struct sandbox_op *op, const struct status *st,
 		      const struct sandbox_snapshot_page *p);
+void op_end_templates(struct sandbox_op *op, const struct status *st, const struct sandbox_template_page *p);
 /* Each one is an op_kind.fail. */
 void op_fail_sandbox(struct sandbox_op *op, const struct status *st);
 void op_fail_yes(struct sandbox_op *op, const struct status *st);
 void op_fail_target(struct sandbox_op *op, const struct status *st);
+void op_fail_templates(struct sandbox_op *op, const struct status *st);
 /* Answers with the failure, by op_kind.fail. */
 void op_fail(struct sandbox_op *op, const struct status *st);
 void op_fail_errno(struct sandbox_op *op, int err);

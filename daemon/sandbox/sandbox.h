@@ -486,8 +486,8 @@ struct sandbox_snapshot_page {
 	const char *next_page_token;
 	uint64_t question;		/* as in struct sandbox_page */
 };
-/* The token of a page that ends before index `at` of the whole list and whose last snapshot is `id`. Heap; NULL without memory. */
-char *sandbox_snapshots_token(size_t at, const char *id, uint64_t question);
+/* The token of a page that ends before index `at` of the whole list and whose last row is `id`. Heap; NULL without memory. */
+char *sandbox_index_token(size_t at, const char *id, uint64_t question);
 typedef void sandbox_snapshots_fn(void *user, const struct status *st,
 				  const struct sandbox_snapshot_page *p);
 /* With call->sandbox: only snapshots of that sandbox. */
@@ -499,6 +499,36 @@ must_check int sandbox_list_snapshots(struct sandbox_core *core, const struct sa
 must_check int sandbox_delete_snapshot(struct sandbox_core *core, const struct sandbox_call *call,
 				       const char *snapshot, sandbox_bool_fn *done,
 				       struct sandbox_op **ret);
+
+/* --- templates --- */
+
+struct sandbox_template {
+	const char *id;
+	const char *const *names;	/* what Create takes in place of the id */
+	size_t n_names;
+	bool is_public;
+	const char *build_id, *build_status, *envd_version;	/* "" = not known */
+	uint32_t cpu_count, memory_mb, disk_size_mb;
+	int64_t created_at_ms, updated_at_ms, spawned_at_ms;	/* 0 = not known, or never */
+	uint64_t spawn_count;
+};
+
+struct sandbox_template_list {
+	uint32_t page_size;
+	const char *page_token;
+};
+struct sandbox_template_page {
+	const struct sandbox_template *templates;
+	size_t n;
+	size_t from;			/* index of the page's first one in the whole list */
+	const char *next_page_token;
+	uint64_t question;		/* as in struct sandbox_page */
+};
+typedef void sandbox_templates_fn(void *user, const struct status *st, const struct sandbox_template_page *p);
+/* Those of the caller's account, from the cloud. call->sandbox is not used. */
+must_check int sandbox_list_templates(struct sandbox_core *core, const struct sandbox_call *call,
+				      const struct sandbox_template_list *q, sandbox_templates_fn *done,
+				      struct sandbox_op **ret);
 
 /* --- for command and file services --- */
 

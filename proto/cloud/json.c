@@ -277,7 +277,7 @@ static const struct doc_field template_fields[] = {
 	F("spawnCount", I64, spawn_count),
 	F("buildCount", I64, build_count, .in = CLOUD_LISTED),
 	F("envdVersion", TEXT, envd_version, .in = CLOUD_LISTED),
-	{ .name = "buildStatus", .kind = DOC_CONST, .words = ready, .in = CLOUD_LISTED },
+	F("buildStatus", TEXT, build_status, .in = CLOUD_LISTED),
 	F("builds", LIST, builds, .of = &doc_template_build, .flags = DOC_KEEP, .in = CLOUD_DETAIL),
 };
 static const struct doc doc_template = DOC(template_fields);

@@ -227,6 +227,34 @@ int cloud_snapshots_add(struct cloud_snapshots *l, struct cloud_snapshot *s)
 	return 0;
 }
 
+struct cloud_template *cloud_template_free(struct cloud_template *t)
+{
+	return free_doc(CLOUD_DOC_TEMPLATE, t);
+}
+
+struct cloud_templates *cloud_templates_free(struct cloud_templates *l)
+{
+	if (!l)
+		return NULL;
+	for (size_t i = 0; i < l->n; i++)
+		cloud_template_free(l->v[i]);
+	free(l->v);
+	free(l->next_token);
+	free(l);
+	return NULL;
+}
+
+int cloud_templates_add(struct cloud_templates *l, struct cloud_template *t)
+{
+	void *v = l->v;
+
+	if (model_grow(&v, l->n, sizeof(l->v[0])) < 0)
+		return -ENOMEM;
+	l->v = v;
+	l->v[l->n++] = t;
+	return 0;
+}
+
 static unsigned version_part(const char **s)
 {
 	unsigned n = 0;

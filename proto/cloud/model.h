@@ -226,7 +226,7 @@ struct cloud_template_build {
 };
 
 struct cloud_template {
-	char *id, *build_id, *envd_version;
+	char *id, *build_id, *build_status, *envd_version;
 	uint32_t cpu_count, memory_mb, disk_size_mb;
 	bool is_public;
 	struct cloud_strs aliases, names;
@@ -236,6 +236,17 @@ struct cloud_template {
 	struct cloud_template_build *builds;	/* newest first; of a detail */
 	size_t n_builds;
 };
+
+struct cloud_template *cloud_template_free(struct cloud_template *t);	/* NULL is fine; returns NULL */
+
+struct cloud_templates {		/* in the cloud's order */
+	struct cloud_template **v;
+	size_t n;
+	char *next_token;		/* of the last page read */
+};
+
+struct cloud_templates *cloud_templates_free(struct cloud_templates *l);	/* NULL is fine; returns NULL */
+must_check int cloud_templates_add(struct cloud_templates *l, struct cloud_template *t);	/* the same */
 
 /* The answer to a request that gives tags. */
 struct cloud_tags_assigned {

@@ -270,6 +270,10 @@ unsigned act(const char *method, const char *path, const char *body, struct buf 
 		must(!buf_printf(ret, "[{\"snapshotID\":\"snap1:default\",\"names\":[\"team/s1\"]}]"));
 		return 200;
 	}
+	if (str_starts(at, "/templates") && str_eq(method, "GET")) {
+		must(!buf_printf(ret, "[{\"templateID\":\"t1\",\"names\":[\"team/s1\"]},{\"templateID\":\"t2\"}]"));
+		return 200;
+	}
 	return str_starts(at, "/templates") && str_eq(method, "DELETE") ? 204 : 404;
 }
 

@@ -61,6 +61,11 @@ static void on_snapshots(void *user, const struct status *st, const struct sandb
 	call_over(user);
 }
 
+static void on_templates(void *user, const struct status *st, const struct sandbox_template_page *p)
+{
+	call_over(user);
+}
+
 static void on_metrics(void *user, const struct status *st, const struct sandbox_metrics *m)
 {
 	call_over(user);
@@ -142,6 +147,7 @@ void some_call(void)
 	struct box *x = n_boxes ? &boxes[choose(n_boxes)] : NULL;
 	struct sandbox_snapshot_create snap = { .request_id = choose(2) ? "s0" : "", .name = "" };
 	struct sandbox_snapshot_list snaps = { .cached = false };
+	struct sandbox_template_list templates = { .page_size = 1 };
 	struct sandbox_acquire lease = { .kind = SANDBOX_LEASE_STREAM };
 	struct sandbox_connect connect = { .timeout_ms = 60000 };
 	struct sandbox_list list = { .page_size = 100 };
@@ -153,7 +159,7 @@ void some_call(void)
 	if (!c)
 		return;
 	c->open = true;
-	switch (choose(14)) {
+	switch (choose(15)) {
 	case 0: case 1: case 2: case 3:
 		r = create(&head, c);
 		break;
@@ -183,6 +189,9 @@ void some_call(void)
 	case 12:
 		r = choose(2) ? sandbox_list_snapshots(core, &head, &snaps, on_snapshots, &c->op)
 			      : sandbox_delete_snapshot(core, &head, "snap1:default", on_bool, &c->op);
+		break;
+	case 13:
+		r = sandbox_list_templates(core, &head, &templates, on_templates, &c->op);
 		break;
 	default:
 		r = choose(2) ? sandbox_get_metrics(core, &head, 0, 0, on_metrics, &c->op)

@@ -16,6 +16,7 @@ METHODS = {
                        "Resize"},
     "FileService": {"Read", "Write", "Stat", "Exists", "List", "MakeDir", "Move", "Remove", "Watch", "SignUrl"},
     "SnapshotService": {"Create", "List", "Delete"},
+    "TemplateService": {"List"},
     "LeaseService": {"Hold", "Acquire", "Renew", "Release", "List"},
     "DaemonService": {"Status", "Config", "Reload", "Quiesce", "Backup", "StopLocal"},
     "TokenService": {"Create", "List", "Revoke", "Gateway"},

@@ -54,7 +54,7 @@ def call(port, method, path, token, body=None, headers=()):
         c.close()
 
 
-CALLS = (("GET", "/templates?teamID=t&x=%2Fa%20b", "read"), ("GET", "/v2/templates", "read"), ("GET", "/later", "read"),
+CALLS = (("GET", "/templates?teamID=t&x=%2Fa%20b", "read"), ("GET", "/v2/templates?limit=0", "read"), ("GET", "/later", "read"),
          ("POST", "/v3/templates", "templates"), ("PATCH", "/v2/templates/x", "templates"),
          ("POST", "/volumes", "all"), ("DELETE", "/volumes/v", "all"))
 LEVELS = ("none", "read", "templates", "all")

@@ -267,6 +267,7 @@ static const struct cloud_template *template_view(const struct rest *r, const st
 	room->v = (struct cloud_template){
 		.id = own->id,
 		.build_id = room->build,
+		.build_status = (char *)"ready",
 		.envd_version = (char *)STATE_ENVD_VERSION,
 		.cpu_count = rest_cpu_count(r->l->state),
 		.memory_mb = rest_memory_mb(r->l->state),

@@ -55,7 +55,7 @@ static bool has_name(const struct snap *s, const char *want)
 	return false;
 }
 
-char *sandbox_snapshots_token(size_t at, const char *id, uint64_t question)
+char *sandbox_index_token(size_t at, const char *id, uint64_t question)
 {
 	struct page_place last = { .started_at_ms = (int64_t)at };
 
@@ -84,7 +84,7 @@ static void op_snapshots_answer(struct sandbox_op *op, struct snap **v, size_t n
 	for (; views && at < n && page.n < a->page_size; at++)
 		snap_view(v[at], source, &views[page.n++]);
 	if (views && at < n)
-		token = sandbox_snapshots_token(at, v[at - 1]->id, a->question);
+		token = sandbox_index_token(at, v[at - 1]->id, a->question);
 	if (!views || (at < n && !token)) {
 		op_fail_errno(op, -ENOMEM);
 	} else {

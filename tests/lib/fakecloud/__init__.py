@@ -58,6 +58,7 @@ class FakeCloud:
         self.templates = [Template("rki5dems9wqfm4r03t7g", "base"),
                           Template("old0templateold0temp", "old", envd_version="0.0.9"),
                           Template("old1templateold1temp", "old-watch", envd_version="0.1.2")]
+        self.lists_templates = "pages"    # or "whole": by the older route alone
         self.domain = None            # what create's answer says
         self.edge_hosts = set()       # names that route by headers, as sandbox.DOMAIN does
         self.by_id = {}               # sandboxes that exist

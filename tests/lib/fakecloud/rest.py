@@ -55,10 +55,21 @@ class Template:
         self.names = []             # "team/alias"
         self.builds = []            # of a snapshot: (time, tag), oldest first
         self.build_ids = []         # of one that was made by a POST, newest first
+        self.build_id, self.status = str(uuid.uuid4()), "ready"
+        self.made_at, self.spawned_at, self.spawn_count = time.time(), None, 0
 
     def snapshot_info(self, tag):
         names = list(self.names)
         return {"snapshotID": "%s:%s" % (names[0] if names else self.id, tag), "names": names}
+
+    def listed_as(self):
+        names = self.names or ([("%s/" % self.owner.slug if self.owner else "") + self.alias] if self.alias else [])
+        return {"templateID": self.id, "buildID": self.build_id, "cpuCount": 2, "memoryMB": 512, "diskSizeMB": 1024,
+                "public": self.public, "aliases": [self.alias] if self.alias else [], "names": names,
+                "createdAt": rfc3339(self.made_at), "updatedAt": rfc3339(self.made_at),
+                "createdBy": {"id": str(uuid.uuid4()), "email": "somebody@example.com"},
+                "lastSpawnedAt": rfc3339(self.spawned_at) if self.spawned_at else None, "spawnCount": self.spawn_count,
+                "buildCount": 1, "envdVersion": self.envd_version, "buildStatus": self.status}
 
 
 class Team:
@@ -71,6 +82,7 @@ class Sandbox:
 
     def __init__(self, cloud, team, template, body, request_number):
         self.cloud, self.team, self.template = cloud, team, template
+        template.spawn_count, template.spawned_at = template.spawn_count + 1, time.time()
         self.id = "i" + "".join(random.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=20))
         self.request = request_number     # of the ledger: who made it
         self.state = "running"            # running, pausing, paused, snapshotting, killing
@@ -157,6 +169,7 @@ class Rest:
         ("fork", "POST", r"/sandboxes/([^/]+)/fork"),
         ("snapshot", "POST", r"/sandboxes/([^/]+)/snapshots"),
         ("snapshots", "GET", r"/snapshots"),
+        ("templates", "GET", r"/v2/templates"), ("templates_whole", "GET", r"/templates"),
         ("template_make", "POST", r"/v3/templates"), ("template_get", "GET", r"/templates/([^/]+)"),
         ("template_delete", "DELETE", r"/templates/([^/]+)"),
         ("api_health", "GET", r"/health"),
@@ -170,13 +183,17 @@ class Rest:
         known = False
         for name, m, pattern in self.ROUTES:
             hit = re.fullmatch(pattern, path)
-            if hit:
+            if hit and name not in self.absent():
                 known = True
                 if m == method:
                     return name, [urllib.parse.unquote(v) for v in hit.groups()]
         if known:
             raise Refuse(400, "validation error: method not allowed")
         raise Refuse(404, "validation error: no matching operation was found")
+
+    def absent(self):
+        """The routes of the other generation."""
+        return ("templates",) if self.cloud.lists_templates == "whole" else ("templates_whole",)
 
     def team(self, seen):
         key = seen.header("x-api-key")
@@ -592,6 +609,27 @@ class Rest:
         page = rows[start:start + int(limit)]
         headers = [("X-Next-Token", page[-1][1].id)] if len(rows) > start + len(page) else []
         return 200, [t.snapshot_info(b[1]) for b, t in page], headers
+
+    def shown_templates(self, team):
+        """Snapshots are in a list of their own."""
+        return [t for t in self.cloud.templates if (t.public or t.owner is team) and not t.builds]
+
+    async def do_templates(self, seen, team, values, query, body):
+        limit = query.get("limit", "100")
+        if not re.fullmatch(r"\d+", limit) or not 1 <= int(limit) <= 100:
+            raise Refuse(400, "validation error: limit")
+        rows = self.shown_templates(team)
+        start = 0
+        if "nextToken" in query:
+            start = next((i + 1 for i, t in enumerate(rows) if t.id == query["nextToken"]), None)
+            if start is None:
+                raise Refuse(400, "invalid next token")
+        page = rows[start:start + int(limit)]
+        headers = [("X-Next-Token", page[-1].id)] if len(rows) > start + len(page) else []
+        return 200, [t.listed_as() for t in page], headers
+
+    async def do_templates_whole(self, seen, team, values, query, body):
+        return 200, [t.listed_as() for t in self.shown_templates(team)], []
 
     async def do_template_make(self, seen, team, values, query, body):
         """A name that is there already: a new build of that template."""

@@ -383,6 +383,34 @@ static void act_snapshots(struct fake_request *q)
 	q->result.snapshots = l;
 }
 
+static void add_template(struct cloud_templates *l, const char *id, const char *name)
+{
+	struct cloud_template *t = calloc(1, sizeof(*t));
+
+	must(t && (t->id = str_dup(id)));
+	must(!*name || !cloud_strs_add(&t->names, name));
+	must(!cloud_templates_add(l, t));
+}
+
+/* As a cloud that takes snapshots for templates too; one is there twice. */
+static void act_templates(struct fake_request *q)
+{
+	struct cloud_templates *l;
+
+	if (q->fake->old_templates && !q->id[0]) {
+		missing(&q->result);
+		return;
+	}
+	l = calloc(1, sizeof(*l));
+	must(l);
+	add_template(l, "rki5dems9wqfm4r03t7g", "base");
+	for (unsigned i = 0; i < q->fake->n_snapshots; i++)
+		add_template(l, q->fake->snapshots[i].id, q->fake->snapshots[i].name);
+	add_template(l, "rki5dems9wqfm4r03t7g", "base");
+	add_template(l, "plain", "");
+	q->result.templates = l;
+}
+
 static void act_metrics(struct fake_request *q)
 {
 	struct cloud_metrics *m = calloc(1, sizeof(*m));
@@ -510,6 +538,8 @@ void fake_act(struct fake_request *q)
 		act_list(q);
 	else if (q->what == FAKE_SNAPSHOTS_LIST)
 		act_snapshots(q);
+	else if (q->what == FAKE_TEMPLATES)
+		act_templates(q);
 	else if (q->what == FAKE_SNAPSHOT_DELETE)
 		act_snapshot_delete(q);
 	else if (q->what == FAKE_KILL)

@@ -23,7 +23,7 @@
 enum fake_call {
 	FAKE_CREATE, FAKE_GET, FAKE_LIST, FAKE_KILL, FAKE_CONNECT, FAKE_TIMEOUT, FAKE_REFRESH,
 	FAKE_PAUSE, FAKE_FORK, FAKE_SNAPSHOT, FAKE_SNAPSHOTS_LIST, FAKE_SNAPSHOT_DELETE,
-	FAKE_NETWORK, FAKE_METRICS,
+	FAKE_NETWORK, FAKE_METRICS, FAKE_TEMPLATES,
 	FAKE_CALLS,	/* how many there are */
 };
 
@@ -117,6 +117,7 @@ struct fake {
 	int64_t refresh_tokens_milli;	/* at … */
 	uint64_t refresh_filled_ms;	/* true time; 0 = full */
 	unsigned refreshes_refused;
+	bool old_templates;		/* it lists them without pages alone */
 	bool refresh_told;		/* an answer has told the bucket */
 	/* the script */
 	struct {

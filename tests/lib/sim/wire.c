@@ -20,6 +20,7 @@
 static const char *const what_names[FAKE_CALLS] = {
 	"create", "get",  "list",     "kill",	   "connect",	      "timeout", "refresh",
 	"pause",  "fork", "snapshot", "snapshots", "delete snapshot", "network", "metrics",
+	"templates",
 };
 static const char *const fate_names[] = {
 	"ok",      "unsent", "lost before", "lost after", "late", "500 before", "500 after",
@@ -68,6 +69,7 @@ static void drop_answer(struct cloud_result *r)
 	cloud_metrics_free(r->metrics);
 	cloud_snapshot_free(r->snapshot);
 	cloud_snapshots_free(r->snapshots);
+	cloud_templates_free(r->templates);
 	*r = (struct cloud_result){ 0 };
 }
 
@@ -239,7 +241,7 @@ static bool may_have(enum fake_call what, enum fake_fate fate)
 	/* What only asks is not refused; 400 of an extension has a meaning of its own: the cap. */
 	if (fate == FAKE_REFUSED)
 		return what != FAKE_GET && what != FAKE_LIST && what != FAKE_REFRESH &&
-		       what != FAKE_SNAPSHOTS_LIST;
+		       what != FAKE_SNAPSHOTS_LIST && what != FAKE_TEMPLATES;
 	/* What is made at most once is not asked for in a form that anybody may repeat. */
 	return fate != FAKE_TWICE || !makes(what);
 }
@@ -622,6 +624,11 @@ struct cloud_call *cloud_snapshots(struct cloud *c, const char *sandbox, const c
 	(void)str_copy(k->q->name, sizeof(k->q->name), name ? name : "");
 	(void)str_copy(k->q->label, sizeof(k->q->label), k->q->name);
 	return start(k);
+}
+
+struct cloud_call *cloud_templates(struct cloud *c, bool whole, const struct cloud_ask *ask)
+{
+	return simple(c, FAKE_TEMPLATES, whole ? "whole" : "", 0, ask);
 }
 
 struct cloud_call *cloud_snapshot_delete(struct cloud *c, const char *snapshot,

@@ -428,6 +428,43 @@ TEST(snapshots)
 	CHECK_STR(why.text, "snapshotID is missing");
 }
 
+/* The least and the most that the documents of either cloud have. */
+TEST(templates)
+{
+	static const char full[] =
+		"{\"templateID\":\"rki5\",\"buildID\":\"b1\",\"cpuCount\":2,\"memoryMB\":512,\"diskSizeMB\":1024,"
+		"\"public\":true,\"aliases\":[\"a\"],\"names\":[\"team/a\"],\"createdAt\":\"2026-08-21T10:00:00Z\","
+		"\"updatedAt\":\"2026-08-21T10:00:05Z\",\"createdBy\":{\"id\":\"u\",\"email\":\"e\"},"
+		"\"lastSpawnedAt\":null,\"spawnCount\":7,\"buildCount\":1,\"envdVersion\":\"0.6.13\","
+		"\"buildStatus\":\"building\",\"later\":{}}";
+	static const struct {
+		const char *text, *why;
+	} bad[] = {
+		{ "{\"buildID\":\"b1\"}", "templateID is missing" },
+		{ "{\"templateID\":\"a\",\"names\":\"b\"}", "names must be a list of strings" },
+		{ "{\"templateID\":\"a\",\"spawnCount\":\"1\"}", "spawnCount must be a whole number from 0 to 9223372036854775807" },
+		{ "{\"templateID\":\"a\",\"createdAt\":\"noon\"}", "createdAt must be a date and time" },
+		{ "{\"templateID\":\"a\",\"buildStatus\":7}", "buildStatus must be a string" },
+	};
+	struct cloud_template t = { 0 };
+
+	CHECK_INT(cloud_json_read(CLOUD_DOC_TEMPLATE, full, strlen(full), 0, &t, &why), 0);
+	CHECK_STR(t.id, "rki5");
+	CHECK_STR(t.names.v[0], "team/a");
+	CHECK_STR(t.aliases.v[0], "a");
+	CHECK_STR(t.build_status, "building");
+	CHECK(t.is_public && t.spawn_count == 7 && !t.spawned_at_ms);
+	CHECK_INT(t.updated_at_ms - t.created_at_ms, 5000);
+	cloud_doc_fini(CLOUD_DOC_TEMPLATE, &t);
+	CHECK_INT(cloud_json_read(CLOUD_DOC_TEMPLATE, "{\"templateID\":\"a\"}", 18, 0, &t, &why), 0);
+	CHECK(!t.names.n && !t.build_status && !t.envd_version);
+	cloud_doc_fini(CLOUD_DOC_TEMPLATE, &t);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		CHECK_INT(cloud_json_read(CLOUD_DOC_TEMPLATE, bad[i].text, strlen(bad[i].text), 0, &t, &why), -EBADMSG);
+		CHECK_STR(why.text, bad[i].why);
+	}
+}
+
 TEST(small_requests)
 {
 	struct cloud_pause pause = { .memory = TRI_FALSE };

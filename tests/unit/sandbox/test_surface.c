@@ -679,4 +679,91 @@ TEST(snapshots)
 	world_free(&w);
 }
 
+/* --- templates --- */
+
+static void on_templates(void *user, const struct status *st, const struct sandbox_template_page *p)
+{
+	struct answer *a = user;
+
+	a->done = true;
+	a->st = *st;
+	if (!p)
+		return;
+	a->n = p->n;
+	for (size_t i = 0; i < p->n; i++)
+		(void)str_copy(a->ids[i], sizeof(a->ids[i]), p->templates[i].id);
+	(void)str_copy(a->next, sizeof(a->next), p->next_page_token);
+}
+
+static struct answer do_templates(struct world *w, const struct principal *who, const char *token, uint32_t size)
+{
+	struct sandbox_template_list q = { .page_token = token, .page_size = size };
+	struct answer a = { .w = w };
+
+	CHECK(!sandbox_list_templates(w->core, CALL(who, NULL, clock_boot_ms() + 300, &a), &q, on_templates, &a.op));
+	wait_for(w, &a);
+	return a;
+}
+
+/* Each once, in the cloud's order; a snapshot that the cloud lists with them is its owner's alone, also after a restart. */
+TEST(templates)
+{
+	struct answer b, a;
+	struct world w;
+
+	world_new(&w);
+	b = make(&w);
+	do_snapshot(&w, b.id, "one");
+	for (unsigned i = 0; i < 2; i++) {
+		a = do_templates(&w, &alice, "", 2);
+		CHECK(status_ok(&a.st));
+		CHECK_INT(a.n, 2);
+		CHECK_STR(a.ids[0], "rki5dems9wqfm4r03t7g");
+		CHECK_STR(a.ids[1], "snap0:default");
+		a = do_templates(&w, &alice, a.next, 2);
+		CHECK_INT(a.n, 1);
+		CHECK_STR(a.ids[0], "plain");
+		CHECK(!a.next[0]);
+		a = do_templates(&w, &bob, "", 0);
+		CHECK_INT(a.n, 2);
+		CHECK_STR(a.ids[1], "plain");
+		world_restart(&w);
+	}
+	world_free(&w);
+}
+
+TEST(templates_of_an_older_cloud)
+{
+	struct answer a;
+	struct world w;
+
+	world_new(&w);
+	w.fake->old_templates = true;
+	a = do_templates(&w, &alice, "", 0);
+	CHECK(status_ok(&a.st));
+	CHECK_INT(a.n, 2);
+	CHECK_INT(w.fake->seen[FAKE_TEMPLATES], 2);
+	world_free(&w);
+}
+
+TEST(templates_that_are_not_listed)
+{
+	struct answer a, b;
+	struct world w;
+
+	world_new(&w);
+	a = do_templates(&w, &alice, "", 1001);
+	CHECK_INT(a.st.reason, R_FIELD_INVALID);
+	a = do_templates(&w, &alice, "bogus", 0);
+	CHECK_INT(a.st.reason, R_FIELD_INVALID);
+	CHECK_INT(w.fake->seen[FAKE_TEMPLATES], 0);
+	a = do_templates(&w, &alice, "", 1);
+	b = do_templates(&w, &bob, a.next, 1);	/* a token is for its caller alone */
+	CHECK_INT(b.st.reason, R_FIELD_INVALID);
+	w.fake->down = true;
+	a = do_templates(&w, &alice, "", 0);
+	CHECK(!status_ok(&a.st));
+	world_free(&w);
+}
+
 TEST_MAIN()
