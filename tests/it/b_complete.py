@@ -110,7 +110,7 @@ def test_bash_offers_words_and_values(d, box, folder, env):
     boxes = set(d.ctl("ls", "--format", "{id} {name}").stdout.split())
     assert {box, "named"} <= boxes
     for line, offered in (
-            ("get ", boxes), ("kill --all ", boxes), ("snapshot ", {"create", "ls", "rm"}), ("snapshot create ", boxes),
+            ("get ", boxes), ("kill --all ", boxes), ("snapshot ", {"create", "ls", "rm"}), ("snapshot create ", boxes), ("template ", {"ls"}),
             ("snapshot rm ", {"default"}), ("lease a", {"acquire"}), ("completion ", {"bash", "zsh", "fish"}),
             ("completion z", {"zsh"}), ("create --on-timeout ", {"kill", "pause"}), ("create --on-timeout=p", {"pause"}),
             ("run --on-release ", {"kill", "pause", "leave"}), ("create --template ", {"default"}), ("signal x ", {"TERM", "KILL"}),

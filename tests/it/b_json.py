@@ -110,6 +110,10 @@ def test_copies(d, box):
     check("command.snapshot", d.ctl("--json", "snapshot", "rm", snapshot).stdout)
 
 
+def test_templates(d):
+    check("command.template", d.ctl("--json", "template", "ls").stdout)
+
+
 def test_commands(d, box):
     running = d.ctl("exec", "-d", "-e", "A=b", box, "--", "sleep", "60").stdout.strip()
     for how in ("exit 3", "kill -9 $$"):
