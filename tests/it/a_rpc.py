@@ -62,7 +62,7 @@ def test_reflection_lists_and_calls(probe):
     for version in ("grpc.reflection.v1", "grpc.reflection.v1alpha"):
         with Api(probe.socket, reflection=version) as a:
             assert a.services() == sorted(
-                ["agentbox.v1.%sService" % s for s in ("Command", "Daemon", "File", "Lease", "Sandbox", "Snapshot", "Token", "Warm")]
+                ["agentbox.v1.%sService" % s for s in ("Command", "Daemon", "File", "Lease", "Sandbox", "Snapshot", "Template", "Token", "Warm")]
                 + ["grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
                    "grpc.reflection.v1alpha.ServerReflection"])
             assert a.call("SandboxService.IsRunning", sandbox="x").running

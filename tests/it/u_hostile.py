@@ -355,7 +355,7 @@ def test_connections_that_die(fiend):
     began = time.monotonic()
     r = p.ask("get", SANDBOX)
     assert (r["outcome"], r["reason"]) == ("UNKNOWN", "UNREACHABLE") and "lost" in r["text"], r
-    assert time.monotonic() - began > 2.4 and 5 < len(fiend.seen) < 25, len(fiend.seen)
+    assert time.monotonic() - began > 2.4 and 2 < len(fiend.seen) < 25, len(fiend.seen)     # fewer where an attempt takes long
     p.set("deadline", 20000)
     seen = len(fiend.seen)
     get = p.say("get", SANDBOX)

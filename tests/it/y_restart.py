@@ -151,7 +151,7 @@ def test_levels_and_service_config_say_the_same(daemon):
     from google.protobuf import descriptor_pb2
     found = set()
     with Api(daemon.socket) as api:
-        for name in ("Sandbox", "Snapshot", "Lease", "Command", "File", "Daemon", "Token", "Warm"):
+        for name in ("Sandbox", "Snapshot", "Lease", "Command", "File", "Daemon", "Template", "Token", "Warm"):
             d = descriptor_pb2.ServiceDescriptorProto()
             api.service(name + "Service").CopyToProto(d)
             found |= {(name + "Service", m.name) for m in d.method if m.options.idempotency_level}
