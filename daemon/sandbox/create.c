@@ -335,8 +335,10 @@ static int make_sandbox(struct creation *c, struct sandbox **ret)
 	scoped(sandbox_freep) struct sandbox *b = NULL;
 	int r = sandbox_from_cloud(c->att.account, c->found, &b);
 
-	if (!r && !c->resolved)
+	if (!r && !c->resolved) {
+		pairs_fini(&b->metadata);	/* an answer may have some */
 		r = pairs_from_cloud(&b->metadata, &c->what.metadata);
+	}
 	if (!r)
 		r = text_set(&b->req_tag, c->att.req_tag);
 	if (!r)

@@ -57,7 +57,10 @@ static void fork_take(struct copy *c, struct cloud_result *r)
 /* What the cloud's answer does not say of a child is the same as its parent's. */
 static int inherit(struct sandbox *b, const struct sandbox *parent)
 {
-	int r = pairs_from(&b->metadata, parent->metadata.v, parent->metadata.n);
+	int r;
+
+	pairs_fini(&b->metadata);	/* an answer may have some */
+	r = pairs_from(&b->metadata, parent->metadata.v, parent->metadata.n);
 
 	b->allow_internet_access = parent->allow_internet_access;
 	b->lifecycle = parent->lifecycle;

@@ -1202,7 +1202,7 @@ TEST(reflection)
 		q.list_services = (char *)"";
 		a = ask(x, &q);
 		CHECK_INT(a->message_response_case, ANSWER(LIST_SERVICES_RESPONSE));
-		CHECK_INT(a->list_services_response->n_service, 11);
+		CHECK_INT(a->list_services_response->n_service, 12);
 		grpc__reflection__v1__server_reflection_response__free_unpacked(a, NULL);
 
 		q.message_request_case = ASKED(FILE_CONTAINING_SYMBOL);
