@@ -33,7 +33,6 @@
 #include "daemon/upstream/pool.h"
 
 #define APP_ACCOUNTS_MAX 64u
-#define APP_QUIESCED_BYTES 320u
 
 /* FileDescriptorName= of the sockets that a service manager may pass. */
 #define APP_FD_API     "api"
@@ -111,7 +110,6 @@ struct app {
 	struct svc_daemon_options svc_daemon;
 	struct svc_backup_options svc_backup;
 	int64_t quiesced_at_ms;		/* wall: since when new sandboxes are refused; 0 = they are not */
-	char quiesced_why[APP_QUIESCED_BYTES];	/* who said so, and why */
 	struct timer tick;		/* the socket's file, while draining: who is left */
 	uint64_t drain_until_ms;	/* 0 = not draining */
 	uint64_t drain_since_ms;

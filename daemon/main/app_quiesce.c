@@ -10,14 +10,14 @@
 
 static void quiesce_begin(struct app *a, const struct principal *who, const char *reason)
 {
-	char by[32];
+	char by[32], why[SANDBOX_QUIESCED_BYTES];
 
 	snprintf(by, sizeof(by), "uid %u", owner_uid(who->uid));
-	snprintf(a->quiesced_why, sizeof(a->quiesced_why), "as %s said%s%s", str_is_empty(who->user) ? by : who->user,
+	snprintf(why, sizeof(why), "as %s said%s%s", str_is_empty(who->user) ? by : who->user,
 		 str_is_empty(reason) ? "" : ": ", reason);
 	if (!a->quiesced_at_ms)
 		a->quiesced_at_ms = clock_wall_ms();
-	sandbox_core_quiesce(a->core, a->quiesced_why);
+	sandbox_core_quiesce(a->core, why);
 	log_warn("quiesced", "by=%s why=%s", log_q(str_is_empty(who->user) ? by : who->user), log_q(reason));
 }
 

@@ -331,7 +331,7 @@ static void collect_quiesced(struct app *a)
 	if (!a->quiesced_at_ms)
 		return;
 	status_set(&k->quiesced, R_QUIESCED, "no new sandboxes are made, %s; agentboxctl quiesce --off, or a restart, ends that",
-		   a->quiesced_why);
+		   sandbox_core_quiesced(a->core));
 	degrade(k, "quiesce", "", &k->quiesced, a->quiesced_at_ms);
 }
 

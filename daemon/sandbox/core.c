@@ -1044,6 +1044,11 @@ void sandbox_core_quiesce(struct sandbox_core *core, const char *why)
 		warm_poke_all(core);
 }
 
+const char *sandbox_core_quiesced(const struct sandbox_core *core)
+{
+	return core->quiesced;
+}
+
 bool core_is_quiesced(const struct sandbox_core *core, struct status *st)
 {
 	if (!core->quiesced[0])

@@ -91,7 +91,6 @@ struct uid_limit {
 	uint32_t window_creates;
 };
 
-#define QUIESCED_BYTES	  320u
 #define QUIESCED_RETRY_MS 30000u	/* hint for those who are refused */
 
 #define CORE_MAGIC 0x4c696665u
@@ -147,7 +146,7 @@ struct sandbox_core {
 	struct sync *sync;
 	struct sandbox_totals totals;
 	bool draining;
-	char quiesced[QUIESCED_BYTES];	/* why new sandboxes are refused; "" = they are not */
+	char quiesced[SANDBOX_QUIESCED_BYTES];	/* why new sandboxes are refused; "" = they are not */
 	bool resave;			/* a commit failed: the rows are put again */
 	enum store_doubt doubt;		/* doubt.c */
 	bool doubt_told;

@@ -147,9 +147,12 @@ must_check int sandbox_core_new(const struct sandbox_core_options *o, struct san
 /* From now on a creation is refused with DRAINING, and held leases and watches have ended: their clients come
  * back after the restart with the lease id or the cursor. Everything else goes on. */
 void sandbox_core_drain(struct sandbox_core *core);
+#define SANDBOX_QUIESCED_BYTES 320u	/* of `why`; more is cut */
 /* Until it is called with NULL, new sandboxes are refused with QUIESCED and `why`, a text for callers, and no warm ones are made. What was
  * accepted before goes on, a recreation too, and so does everything else. */
 void sandbox_core_quiesce(struct sandbox_core *core, const char *why);
+/* Why they are; "" = they are not. */
+const char *sandbox_core_quiesced(const struct sandbox_core *core);
 /* Operations still open are cancelled without a done: answer their callers before. NULL is fine. */
 struct sandbox_core *sandbox_core_free(struct sandbox_core *core);
 
@@ -166,7 +169,7 @@ struct sandbox_core_counts {
 };
 /* Changes sandbox_core_account.plain_ports; an unknown account is ignored. */
 void sandbox_core_set_plain_ports(struct sandbox_core *core, const char *account, bool plain_ports);
-/* The account's cloud was away and is back: its list is asked for now, not when its time comes. An unknown account is ignored. */
+/* The account's cloud was away and is back: its list is asked for at once, not when its time comes. An unknown account is ignored. */
 void sandbox_core_reconcile(struct sandbox_core *core, const char *account);
 /* Replaces the rules. Policy defaults apply to sandboxes made from now on; a uid's new limits count the sandboxes that it has.
  * -ENOMEM, or -EINVAL for an unknown account: nothing was changed. */
