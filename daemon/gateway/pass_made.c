@@ -155,7 +155,7 @@ static void take_checked(struct pass_made *m, const uint8_t *p, size_t n)
 	m->state = MADE_NOTES;
 	m->note = templates_note(m->o.templates, m->o.account->name, m->id, m->o.uid, on_noted, m);
 	if (!m->note)
-		made_over(m, "out of memory");
+		made_over(m, "memory is short, or the same answer came to another call before");
 }
 
 static void on_check(struct cloud_pass *check, void *user)
