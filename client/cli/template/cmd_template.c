@@ -42,7 +42,7 @@ static const struct field template_fields[] = {
 };
 #undef ROW
 
-static const struct fields fields_of_template = { template_fields, ARRAY_SIZE(template_fields), NULL };
+static const struct field_table fields_of_template = { template_fields, ARRAY_SIZE(template_fields), NULL };
 
 /* --- all of them --- */
 

@@ -49,7 +49,7 @@ static void put_field(struct json *j, const char *key, const struct field *f, co
 	}
 }
 
-void fields_print_json(const struct fields *all, const void *row)
+void fields_print_json(const struct field_table *all, const void *row)
 {
 	struct json j;
 
@@ -61,7 +61,7 @@ void fields_print_json(const struct fields *all, const void *row)
 
 /* --- one by one --- */
 
-static int refuse(const struct command *cmd, const struct fields *all, const char *name, size_t n)
+static int refuse(const struct command *cmd, const struct field_table *all, const char *name, size_t n)
 {
 	char list[512];
 	int at = 0;
@@ -71,7 +71,7 @@ static int refuse(const struct command *cmd, const struct fields *all, const cha
 	return usage(cmd, "'%.*s' is no field; there are %s%s", (int)n, name, list, all->metadata ? ", " METADATA "KEY" : "");
 }
 
-int field_find(const struct command *cmd, const struct fields *all, const char *name, size_t n, struct field_ref *ret)
+int field_find(const struct command *cmd, const struct field_table *all, const char *name, size_t n, struct field_ref *ret)
 {
 	*ret = (struct field_ref){ .all = all };
 	if (all->metadata && n > strlen(METADATA) && !memcmp(name, METADATA, strlen(METADATA))) {
@@ -126,7 +126,7 @@ int field_compare(const struct field_ref *r, const void *a, const void *b)
 
 /* --- order --- */
 
-int order_parse(const struct command *cmd, const struct fields *all, const char *name, struct order *ret)
+int order_parse(const struct command *cmd, const struct field_table *all, const char *name, struct order *ret)
 {
 	if (!name)
 		return 0;
@@ -185,7 +185,7 @@ static size_t take_plain(const char *at, char *ret)
 }
 
 /* With `row` it prints, without it only checks. */
-static int walk(const struct command *cmd, const struct fields *all, const char *format, FILE *f, const void *row)
+static int walk(const struct command *cmd, const struct field_table *all, const char *format, FILE *f, const void *row)
 {
 	while (*format) {
 		struct field_ref ref;
@@ -210,12 +210,12 @@ static int walk(const struct command *cmd, const struct fields *all, const char 
 	return 0;
 }
 
-int format_check(const struct command *cmd, const struct fields *all, const char *format)
+int format_check(const struct command *cmd, const struct field_table *all, const char *format)
 {
 	return walk(cmd, all, format, NULL, NULL);
 }
 
-void format_print(FILE *f, const struct fields *all, const char *format, const void *row)
+void format_print(FILE *f, const struct field_table *all, const char *format, const void *row)
 {
 	(void)walk(NULL, all, format, f, row);
 	(void)fputc('\n', f);

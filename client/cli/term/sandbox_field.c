@@ -117,7 +117,7 @@ static const struct field sandbox_fields[] = {
 };
 #undef ROW
 
-const struct fields fields_of_sandbox = { sandbox_fields, ARRAY_SIZE(sandbox_fields), metadata_of };
+const struct field_table fields_of_sandbox = { sandbox_fields, ARRAY_SIZE(sandbox_fields), metadata_of };
 
 void print_sandbox_json(const struct ab_sandbox *sb)
 {
