@@ -250,9 +250,15 @@ def test_case_053_connect_waits_for_the_pause(cloud, api):
     assert cloud.sandbox(b).state == "running" and again[0].end_at.seconds > time.time() + 150
 
 
-def is_said(e):
-    """What the cloud answered all the time; or that its answer did not come, to an attempt that was on its way at the deadline."""
-    return (e.code, e.reason) in (("ABORTED", "STATE_CHANGING"), ("DEADLINE_EXCEEDED", "DEADLINE_REQUEST"))
+def says_changing(call):
+    """What the cloud answers all the time is what the call says at its deadline; but where the deadline comes while an attempt is on its
+    way, and nobody knows what becomes of that, it says so. Five deadlines do not all come then."""
+    for _ in range(5):
+        e = error(call)
+        if (e.code, e.reason) == ("ABORTED", "STATE_CHANGING"):
+            return
+        assert (e.code, e.reason) == ("DEADLINE_EXCEEDED", "DEADLINE_REQUEST"), e
+    raise AssertionError(e)
 
 
 def test_connect_waits_for_a_pause_from_outside(cloud, api):
@@ -261,8 +267,7 @@ def test_connect_waits_for_a_pause_from_outside(cloud, api):
     cloud.fault("connect", status=409, times=2)
     assert connect(api, b).state == RUNNING
     cloud.fault("connect", status=409, times=None)
-    e = error(connect, api, b, timeout=1.5)
-    assert is_said(e), e
+    says_changing(lambda: connect(api, b, timeout=1.5))
 
 
 def test_kill_while_pausing(cloud, api):
@@ -730,10 +735,11 @@ def test_409_passes_or_is_said(cloud, api, route):
     call = {"connect": lambda: connect(api, b, timeout=2)}.get(route, lambda: CALLS[route](api, b))
     if route == "pause":
         connect(api, b)
-    e = error(call)
-    # A deadline that comes while an attempt is on its way leaves open what becomes of that one, where it would make something.
-    unknown = route in ("fork", "snapshot") and (e.code, e.reason) == ("UNKNOWN", "OUTCOME_UNKNOWN")
-    assert unknown or is_said(e), e
+    if route not in ("fork", "snapshot"):
+        says_changing(call)
+        return
+    e = error(call)     # of what would make something, an attempt that is on its way at the deadline leaves the outcome open
+    assert (e.code, e.reason) in (("ABORTED", "STATE_CHANGING"), ("UNKNOWN", "OUTCOME_UNKNOWN")), e
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
