@@ -11,6 +11,7 @@
 #include "proto/base/list.h"
 #include "proto/base/map.h"
 #include "proto/base/must.h"
+#include "proto/base/seen.h"
 #include "proto/wire/trace.h"
 
 #define COMMAND_MAGIC	     0x636d6430u
@@ -71,6 +72,7 @@ struct commands {
 	struct timer evict;
 	struct map requests;		/* request_key() → struct cmd_request */
 	struct list request_list;
+	struct seen stored_requests;	/* keys of those that may have a row although they are not in memory */
 	uint32_t requests_let_go;	/* how many left memory since their rows were last pruned */
 	uint64_t requests_pruned_ms;	/* BOOTTIME; 0 = not in this run */
 	struct list refused;		/* struct refused_command (saved.c) */
@@ -362,6 +364,10 @@ void requests_fini(struct commands *cs);
 must_check int request_add(struct commands *cs, const struct row_command_request *row,
 			   struct cmd_request **ret);
 /* Was the id used before? -ENOENT: not as far as memory knows; 0: by *ret_c; 1: refused with *ret_st. */
+/* A row was found whose id is not taken into memory. */
+void request_note_stored(struct commands *cs, const struct row_command_request *row);
+/* False: it is certain that the store had no row of an id when it was taken into memory. */
+bool request_may_have_row(const struct commands *cs, const struct cmd_request *q);
 must_check int request_look(struct commands *cs, uid_t uid, const char *method, const char *id,
 			    const uint8_t hash[32], struct command **ret_c, struct status *ret_st);
 void request_row(const struct cmd_request *q, struct row_command_request *ret);

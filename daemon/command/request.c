@@ -2,7 +2,7 @@
 /*
  * Request ids of Start and Run. An id is in memory from before the start is sent until its command is
  * forgotten. Its row stays until COMMAND_REQUEST_MS after the last use, so that a late repeat learns that the
- * command has run: a start whose id is not in memory reads the row before it sends anything.
+ * command has run: a start whose id is not in memory reads the row before it sends anything, where there may be one.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -31,8 +31,34 @@ static void request_free(struct cmd_request *q)
 	free(q);
 }
 
+/* Longer than a row without its command is kept. */
+#define STORED_KEEP_MS (COMMAND_REQUEST_MS + PRUNE_EVERY_MS + USE_SAVED_MS)
+
+static void note_stored(struct commands *cs, const char *key)
+{
+	seen_add(&cs->stored_requests, key, strlen(key), loop_now_ms(cs->o.loop), STORED_KEEP_MS);
+}
+
+void request_note_stored(struct commands *cs, const struct row_command_request *row)
+{
+	char *key = make_key(row->uid, row->method, row->request_id);
+
+	if (key)
+		note_stored(cs, key);
+	else
+		seen_add_unknown(&cs->stored_requests);
+	free(key);
+}
+
+bool request_may_have_row(const struct commands *cs, const struct cmd_request *q)
+{
+	return seen_may_have(&cs->stored_requests, q->key, strlen(q->key), loop_now_ms(cs->o.loop));
+}
+
+/* Its row may outlive it: where it is to be deleted the commit may fail. */
 static void forget(struct commands *cs, struct cmd_request *q)
 {
+	note_stored(cs, q->key);
 	list_del(&q->node);
 	map_del_str(&cs->requests, q->key);
 	if (q->c)
@@ -55,6 +81,7 @@ void requests_fini(struct commands *cs)
 	while (!list_is_empty(&cs->request_list))
 		forget(cs, list_entry(cs->request_list.next, struct cmd_request, node));
 	map_fini(&cs->requests);
+	seen_fini(&cs->stored_requests);
 }
 
 int request_add(struct commands *cs, const struct row_command_request *row, struct cmd_request **ret)

@@ -269,8 +269,12 @@ static void load_request(const struct row_command_request *r, void *user)
 	struct cmd_request *q;
 	struct command *c = map_get_str(&l->cs->by_id, r->command);
 
-	if (l->err || !c)	/* without its command the request id stays a row alone */
+	if (l->err)
 		return;
+	if (!c) {	/* without its command the request id stays a row alone */
+		request_note_stored(l->cs, r);
+		return;
+	}
 	l->err = request_add(l->cs, r, &q);
 	if (l->err)
 		return;

@@ -469,10 +469,12 @@ static void on_resolved(void *user, const struct status *st, const struct sandbo
 		else
 			status_errno(&failed, ENOMEM, "starting a command");
 	}
-	if (c->request && read_request(c, &failed) == 0)
-		return;
-	if (c->request && status_ok(&failed))
-		status_errno(&failed, ENOMEM, "starting a command");
+	if (c->request && request_may_have_row(c->cs, c->request)) {
+		if (read_request(c, &failed) == 0)
+			return;
+		if (status_ok(&failed))
+			status_errno(&failed, ENOMEM, "starting a command");
+	}
 	write_or_fail(c, &failed);
 }
 

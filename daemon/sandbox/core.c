@@ -272,10 +272,32 @@ int core_need_request(struct sandbox_core *core, uid_t uid, const char *method, 
 	return 0;
 }
 
+/* Longer than any row of a request id that no sandbox has is kept. */
+static uint64_t stored_requests_keep_ms(const struct sandbox_core *core)
+{
+	return MAX((uint64_t)RULES_REQUEST_KEPT_MS, core->history_ms) + FORGET_PRUNE_EVERY_MS + USED_SAVE_MS;
+}
+
+void core_note_stored_request(struct sandbox_core *core, uid_t uid, const char *method, const char *id)
+{
+	char key[KEY_MAX];
+
+	seen_add(&core->stored_requests, key, request_key(key, uid, method, id), clock_boot_ms(), stored_requests_keep_ms(core));
+}
+
+bool core_may_have_stored(const struct sandbox_core *core, uid_t uid, const char *method, const char *id)
+{
+	char key[KEY_MAX];
+
+	return seen_may_have(&core->stored_requests, key, request_key(key, uid, method, id), clock_boot_ms());
+}
+
+/* Its row may outlive it: where it is to be deleted the commit may fail. */
 static void drop_request(struct sandbox_core *core, struct request *r)
 {
 	char key[KEY_MAX];
 
+	core_note_stored_request(core, r->uid, r->method, r->id);
 	(void)map_del(&core->request_map, key, request_key(key, r->uid, r->method, r->id));
 	index_request_del(core, r);
 	list_del(&r->node);
@@ -1103,6 +1125,7 @@ struct sandbox_core *sandbox_core_free(struct sandbox_core *core)
 	map_fini(&core->owner_map);
 	map_fini(&core->name_map);
 	map_fini(&core->request_map);
+	seen_fini(&core->stored_requests);
 	map_fini(&core->fetch_map);
 	map_fini(&core->lease_map);
 	map_fini(&core->lease_counts);

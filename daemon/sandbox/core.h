@@ -26,6 +26,7 @@
 #include "proto/base/list.h"
 #include "proto/base/map.h"
 #include "proto/base/rng.h"
+#include "proto/base/seen.h"
 #include "proto/base/status.h"
 
 struct attempt;
@@ -128,6 +129,7 @@ struct sandbox_core {
 	struct map sandbox_map, name_map, request_map, fetch_map;
 	struct list sandboxes, names, requests, attempts, fetches, killings, ops, commits;
 	struct list transitions, snapshots;
+	struct seen stored_requests;	/* may have a row although they are not in request_map */
 	uint32_t requests_let_go;	/* forget.c: number since rows were last pruned */
 	uint64_t requests_pruned_ms;	/* BOOTTIME; 0 = not in this run */
 	struct list untold;		/* sandboxes whose ties are still to be told of their end: tie.h */
@@ -183,6 +185,10 @@ must_check int core_need_request(struct sandbox_core *core, uid_t uid, const cha
 				 const char *id, struct request **ret);
 void core_forget_request(struct sandbox_core *core, struct request *r);
 void core_let_go_request(struct sandbox_core *core, struct request *r);	/* from memory alone: its row stays */
+/* The store has, or may have, a row of a request id that is not in memory. */
+void core_note_stored_request(struct sandbox_core *core, uid_t uid, const char *method, const char *id);
+/* False: it is certain that the store has no row of a request id that is not in memory. */
+bool core_may_have_stored(const struct sandbox_core *core, uid_t uid, const char *method, const char *id);
 /* A call repeated it: the time for which it is remembered begins again, also after a restart. */
 void sandbox_request_used(struct sandbox_core *core, struct request *r);
 
@@ -231,6 +237,7 @@ must_check int core_load_request(struct sandbox_core *core, const struct row_req
 #define FORGET_SANDBOXES_PER_UID 1000u
 /* So many more may be in memory until the next look at all; above it the look comes at once. */
 #define FORGET_SLACK		 250u
+#define FORGET_PRUNE_EVERY_MS	 3600000u	/* rows of request ids are pruned so long after the last time at the latest */
 /* How many rows of request ids whose sandboxes have ended are kept of a uid at most. */
 #define FORGET_REQUESTS_PER_UID	 50000u
 /* Forgets some of what has ended. True: there is more to forget. */

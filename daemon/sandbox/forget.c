@@ -15,8 +15,7 @@
 #include "proto/base/str.h"
 
 #define SLICE	       500u	/* how many are forgotten at once: no long transaction */
-#define PRUNE_FROM     1000u	/* rows of request ids are pruned, which reads them all, when so many have left memory … */
-#define PRUNE_EVERY_MS 3600000u	/* … or so long after the last time */
+#define PRUNE_FROM     1000u	/* rows of request ids are pruned, which reads them all, when so many have left memory, or FORGET_PRUNE_EVERY_MS after the last time */
 
 static void forget_sandbox(struct sandbox_core *core, struct sandbox *b)
 {
@@ -170,7 +169,7 @@ static void prune_requests(struct sandbox_core *core, int64_t now_ms)
 				 .gone_before_ms = now_ms - (int64_t)core->history_ms };
 	struct store_tx *t;
 
-	if (core->requests_pruned_ms && core->requests_let_go < PRUNE_FROM && now < core->requests_pruned_ms + PRUNE_EVERY_MS)
+	if (core->requests_pruned_ms && core->requests_let_go < PRUNE_FROM && now < core->requests_pruned_ms + FORGET_PRUNE_EVERY_MS)
 		return;
 	if (store_tx_new(core->store, &t) < 0)
 		return; /* the next call does it, too */

@@ -113,6 +113,8 @@ static void load_request(const struct row_request *r, void *user)
 
 	if (r->state != ROW_REQUEST_DONE || !r->object[0] || (b && b->state != SANDBOX_GONE))
 		e = core_load_request(ld->core, r);
+	else
+		core_note_stored_request(ld->core, r->uid, r->method, r->request_id);
 	if (e < 0)
 		ld->err = e;
 }

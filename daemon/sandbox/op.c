@@ -85,13 +85,17 @@ static void on_request_row(void *user, const struct status *st, const struct row
 		op->kind->start(op);
 }
 
-/* Request ids whose sandbox has ended are in the store alone: without reading that row a repeat would make another sandbox. */
+/*
+ * Request ids whose sandbox has ended are in the store alone: without reading that row a repeat would make another sandbox. One
+ * that never had a row, like that of nearly all calls, asks for nothing.
+ */
 static bool reads_request(struct sandbox_op *op)
 {
 	const char *method, *id = op->kind->request && !op->request_read ? op->kind->request(op, &method) : NULL;
 	struct op_commit *c;
 
-	if (str_is_empty(id) || core_find_request(op->core, op->who.uid, method, id))
+	if (str_is_empty(id) || core_find_request(op->core, op->who.uid, method, id) ||
+	    !core_may_have_stored(op->core, op->who.uid, method, id))
 		return false;
 	c = commit_new(op);
 	if (c && store_get_request(op->core->store, op->who.uid, method, id, on_request_row, c) == 0)

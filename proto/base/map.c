@@ -60,6 +60,11 @@ static uint64_t hash_key(const unsigned char *p, size_t n)
 	return v0 ^ v1 ^ v2 ^ v3;
 }
 
+uint64_t map_hash(const void *key, size_t n)
+{
+	return hash_key(key, n);
+}
+
 static struct map_entry **map_find(const struct map *m, const void *key, size_t n, uint64_t h)
 {
 	struct map_entry **e;

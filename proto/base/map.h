@@ -20,6 +20,9 @@ struct map {
 
 #define MAP_NULL { 0 }
 
+/* What a map hashes its keys by. */
+uint64_t map_hash(const void *key, size_t key_len);
+
 void map_fini(struct map *m);
 
 /* Adds or replaces. Returns 0, or -ENOMEM with the map unchanged. */

@@ -164,6 +164,8 @@ TEST(a_request_id_outlives_memory)
 	CHECK(status_ok(&b.st));
 	for (int start = 0; start < 2; start++) {
 		UNTIL(&w, counts(&w).requests == 0);
+		CHECK(core_may_have_stored(w.core, alice.uid, REQUEST_CREATE, "once"));
+		CHECK(!core_may_have_stored(w.core, alice.uid, REQUEST_CREATE, "never"));	/* its row is not asked for */
 		c = a_create("once");
 		c.params_hash[0] = 1;
 		CHECK_INT(do_create(&w, &c).st.reason, R_REQUEST_ID_REUSED);
