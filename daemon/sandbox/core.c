@@ -795,6 +795,7 @@ int core_adopt(struct sandbox_core *core, struct account *a, const struct cloud_
 	event_put(core, tx, b, EVENT_ADOPTED, "by=tag\n");
 	core_commit(core, tx, true);
 	runner_poke(b);
+	warm_poke_all(core);
 	store_seen_seq(core->store, t.seq);
 	log_info("sandbox_adopted", "sandbox=%s uid=%u seq=%llu name=%s", b->id, owner_uid(b->uid),
 		 (unsigned long long)b->seq, log_q(t.name));

@@ -518,6 +518,9 @@ static void look(struct warm_entry *e)
 	/* Claims go before: the last one that is written pokes. */
 	if (e->core->draining || e->core->quiesced[0] || e->core->warm_stopped || !list_is_empty(&e->core->claims))
 		return;
+	/* What was found later, or a lower limit, has the place of what nobody has claimed. */
+	if (is_crowded(e->account))
+		warm_make_room(e->core, e->account, e->account->n_warm_ending + taken_of(e->account) - e->account->max_sandboxes);
 	see_pool(e, &pool);
 	warm_refill(&pool, &next);
 	if (next.end)
@@ -537,6 +540,9 @@ void warm_made(struct creation *c)
 
 	if (core->warm_stopped)
 		return;
+	/* It was counted as coming until now, also where nothing that is ready comes of it. */
+	if (e)
+		warm_poke(e);
 	if (!b || !sandbox_is_live(b)) {
 		if (e && c->att.seq)
 			warm_failed(e, NULL, &c->failure);

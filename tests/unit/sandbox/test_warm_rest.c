@@ -121,6 +121,26 @@ TEST(burst_over_reloads)
 	world_free(&w);
 }
 
+/* One that is made for an entry that is another one by then ends, and the entry has the next one in its place. */
+TEST(one_for_an_entry_of_before)
+{
+	struct sandbox_warm_entry e = sized(1);
+	struct world w = { .warm = &e, .n_warm = 1 };
+
+	world_new_with(&w);
+	fake_next(w.fake, FAKE_CREATE, 1, FAKE_HOLD);
+	UNTIL(&w, w.fake->seen[FAKE_CREATE] == 1);
+	e.what.timeout_s = 240;
+	reload(&w, &e);
+	spin(&w, 2000);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 1);
+	w.fake->released = true;
+	UNTIL_READY(&w, 1);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 2);
+	CHECK_INT(w.fake->seen[FAKE_KILL], 1);
+	world_free(&w);
+}
+
 TEST(per_hour_begins_anew_with_the_hour)
 {
 	struct sandbox_warm_entry e = sized(1);
@@ -205,6 +225,25 @@ static void on_forked(void *user, const struct status *st, const struct sandbox_
 	struct forked *f = user;
 
 	*f = (struct forked){ .done = true, .st = *st, .n = n };
+}
+
+/* More live than may, since one was found late or the limit is a lower one: those that nobody has claimed end for them. */
+TEST(more_than_there_may_be)
+{
+	struct sandbox_warm_entry e = sized(3);
+	struct world w = { .warm = &e, .n_warm = 1, .max_sandboxes = 5 };
+	struct answer a;
+
+	world_new_with(&w);
+	a = make_one(&w, "r1");
+	UNTIL_READY(&w, 3);
+	w.core->accounts[0].max_sandboxes = 2;
+	warm_poke_all(w.core);
+	UNTIL(&w, fake_alive(w.fake) == 2);
+	spin(&w, 20000);
+	CHECK_INT(fake_alive(w.fake), 2);
+	CHECK(fake_find(w.fake, a.id));
+	world_free(&w);
 }
 
 TEST(a_fork_needs_room_for_each_child)
