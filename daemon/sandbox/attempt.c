@@ -509,9 +509,14 @@ void attempt_leave(struct sandbox_op *op)
 	if (!a)
 		return;
 	list_del(&op->wait);
+	if (a->alone || !list_is_empty(&a->waiters))
+		return;
 	/* Where nothing was sent yet the call is withdrawn and ends as UNSENT; else its answer is read. */
-	if (!a->alone && list_is_empty(&a->waiters) && a->step == ATTEMPT_POST && a->call)
+	if (a->step == ATTEMPT_POST && a->call)
 		cloud_call_abandon(a->call);
+	/* What was made waits for more to say of it: for nobody, and until then a lease is on it of which its process does not know. */
+	else if (a->recorded && timer_is_set(&a->timer))
+		attempt_wait(a, 0, a->timer.fn);
 }
 
 bool attempt_was_sent(const struct sandbox_op *op)

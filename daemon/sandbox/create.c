@@ -229,15 +229,8 @@ static void create_answer_with(struct creation *c)
 	FAILPOINT("create.before_reply");
 	/* Nobody waits any more: it is unclaimed, unless another call has used it meanwhile or its owner's death has released it. */
 	if (!c->att.alone && list_is_empty(&c->att.waiters) && b->claimed && b->used_at_ms == c->used_at_ms &&
-	    !owner_is_dead(c)) {
-		b->claimed = false;
-		b->unclaimed_at_ms = clock_wall_ms();
-		b->unclaimed_boot_ms = (int64_t)clock_boot_ms();
-		sandbox_save(c->att.core, b, false);
-		if (x)
-			lease_end(x, "its call ended before the answer");
-		runner_poke(b);
-	}
+	    !owner_is_dead(c))
+		lease_unclaim(b, x);
 	if (has_old_agent(b)) {
 		refuse_old(c, b);
 		return;

@@ -372,6 +372,18 @@ void lease_end(struct lease *x, const char *why)
 	runner_poke(b);
 }
 
+void lease_unclaim(struct sandbox *b, struct lease *x)
+{
+	b->claimed = false;
+	b->unclaimed_at_ms = clock_wall_ms();
+	b->unclaimed_boot_ms = (int64_t)clock_boot_ms();
+	if (x)
+		lease_end(x, "its call ended before the answer");
+	else
+		sandbox_save(b->account->core, b, false);
+	runner_poke(b);
+}
+
 void lease_sandbox_gone(struct sandbox_core *core, struct sandbox *b, struct store_tx *t)
 {
 	struct status st;

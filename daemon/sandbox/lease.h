@@ -79,6 +79,9 @@ must_check int lease_resave(struct sandbox_core *core);
 must_check int lease_renew(struct lease *x, uint64_t ttl_ms);
 /* Ends it, and commits that without waiting; nothing if it has ended already. `why`: a constant text. */
 void lease_end(struct lease *x, const char *why);
+/* Nobody waits for the answer of its creation any more: it waits to be claimed, without the lease that the caller would have had
+ * (NULL: there was none). One transaction, so that no process is left with a lease of which it does not know. */
+void lease_unclaim(struct sandbox *b, struct lease *x);
 /* The sandbox is gone: ends its leases, in `t` (NULL: in memory alone), and tells their streams. */
 void lease_sandbox_gone(struct sandbox_core *core, struct sandbox *b, struct store_tx *t);
 struct lease *lease_find(struct sandbox_core *core, const char *id);

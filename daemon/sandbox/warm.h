@@ -72,6 +72,7 @@ struct warm_claim {
 	struct sandbox_core *core;
 	struct sandbox *sandbox;
 	struct list waiters;		/* sandbox_op.wait */
+	int64_t used_at_ms;		/* BOOTTIME: the sandbox's own at the claim */
 };
 
 /* A claim on record: of a sandbox that lives, or that may still show up. */

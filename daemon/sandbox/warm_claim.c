@@ -276,24 +276,10 @@ static void claim_free(struct warm_claim *c)
 
 static void claim_begin(struct warm_claim *c, struct sandbox *b)
 {
-	*c = (struct warm_claim){ .core = b->account->core, .sandbox = b };
+	*c = (struct warm_claim){ .core = b->account->core, .sandbox = b, .used_at_ms = b->used_at_ms };
 	list_init(&c->waiters);
 	list_add_tail(&c->core->claims, &c->node);
 	b->claim = c;
-}
-
-/* Its callers went away before the answer: it waits to be claimed by a repeat, like any created sandbox. */
-static void unclaimed(struct sandbox *b)
-{
-	b->claimed = false;
-	b->unclaimed_at_ms = clock_wall_ms();
-	b->unclaimed_boot_ms = (int64_t)clock_boot_ms();
-	sandbox_save(b->account->core, b, false);
-	for (struct list *n = b->leases.next, *next; n != &b->leases; n = next) {
-		next = n->next;
-		lease_end(list_entry(n, struct lease, sandbox_node), "its call ended before the answer");
-	}
-	runner_poke(b);
 }
 
 static void claim_failed(struct sandbox *b)
@@ -309,10 +295,18 @@ static void claim_failed(struct sandbox *b)
 		b->ours = false;
 }
 
+/* Its callers went away before the answer: it waits to be claimed by a repeat, like any created sandbox, unless another call uses it. */
+static void unclaim(struct sandbox *b, int64_t used_at_ms)
+{
+	if (sandbox_is_live(b) && b->used_at_ms == used_at_ms && b->n_leases <= 1)
+		lease_unclaim(b, b->n_leases ? list_entry(b->leases.next, struct lease, sandbox_node) : NULL);
+}
+
 static void on_claimed(void *user, const struct status *st)
 {
 	struct warm_claim *c = user;
 	struct sandbox *b = c->sandbox;
+	int64_t used_at_ms = c->used_at_ms;
 	struct status copy = *st;
 	struct list waiters;
 
@@ -323,8 +317,8 @@ static void on_claimed(void *user, const struct status *st)
 		list_entry(n, struct lease, sandbox_node)->written |= status_ok(st);
 	if (!status_ok(st))
 		claim_failed(b);
-	else if (list_is_empty(&waiters) && sandbox_is_live(b))
-		unclaimed(b);
+	else if (list_is_empty(&waiters))
+		unclaim(b, used_at_ms);
 	runner_poke_later(b);	/* which sets the end that the claim asked for */
 	FAILPOINT("warm.claim_before_reply");
 	op_end_waits(&waiters, &copy, status_ok(&copy));

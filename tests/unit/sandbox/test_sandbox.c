@@ -358,6 +358,30 @@ TEST(deadline_of_a_sent_one)
 	world_free(&w);
 }
 
+/* What is made and recorded waits for its details for its caller alone: without one no lease is left of which nobody knows. */
+TEST(deadline_before_the_details)
+{
+	struct create c = a_create(NULL);
+	struct sandbox *b;
+	struct answer a;
+	struct world w;
+	uint64_t began;
+
+	world_new(&w);
+	fake_next(w.fake, FAKE_GET, 1, FAKE_HOLD);
+	c.process_lease = true;
+	c.deadline_ms = clock_boot_ms() + 400;
+	a = do_create(&w, &c);
+	began = clock_boot_ms();
+	CHECK_INT(a.st.reason, R_DEADLINE_REQUEST);
+	b = core_find(w.core, &w.core->accounts[0], w.fake->sandboxes[0].id);
+	UNTIL(&w, !b->claimed);
+	CHECK(clock_boot_ms() < began + 1000);
+	CHECK_INT(b->n_leases, 0);
+	w.fake->released = true;
+	world_free(&w);
+}
+
 TEST(cloud_away)
 {
 	struct create c;
