@@ -123,11 +123,22 @@ void command_op_cancel(struct command_op *op, bool end_it)
 
 /* --- the table --- */
 
+static void trim_all(struct commands *cs)
+{
+	struct uid_share *share;
+	size_t pos = 0;
+
+	while ((share = map_next(&cs->shares, &pos)))
+		commands_trim(cs, share);
+}
+
+/* The first time soon after the start, but in the loop: while rows are loaded the store takes no commit. */
 static void forget_old(struct timer *t, void *user)
 {
 	struct commands *cs = user;
 	int64_t before = clock_wall_ms() - (int64_t)cs->o.history_ms;
 
+	trim_all(cs);
 	while (!list_is_empty(&cs->ended)) {
 		struct command *c = list_entry(cs->ended.next, struct command, node);
 
@@ -156,15 +167,6 @@ static unsigned spools_open(void)
 	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
 		return SPOOLS_OPEN_MIN;
 	return (unsigned)MIN(MAX(files.rlim_cur / 4, (rlim_t)SPOOLS_OPEN_MIN), (rlim_t)SPOOLS_OPEN_MAX);
-}
-
-static void trim_all(struct commands *cs)
-{
-	struct uid_share *share;
-	size_t pos = 0;
-
-	while ((share = map_next(&cs->shares, &pos)))
-		commands_trim(cs, share);
 }
 
 int commands_new(const struct commands_options *o, struct commands **ret)
@@ -205,7 +207,6 @@ int commands_new(const struct commands_options *o, struct commands **ret)
 		commands_free(cs);
 		return r;
 	}
-	trim_all(cs);
 	*ret = cs;
 	return 0;
 }
@@ -257,6 +258,18 @@ struct commands *commands_free(struct commands *cs)
 	fd_close(cs->spools.fd);
 	free(cs);
 	return NULL;
+}
+
+unsigned commands_starting(const struct commands *cs)
+{
+	unsigned n = 0;
+
+	list_for_each(i, &cs->all) {
+		const struct command *c = list_entry(i, struct command, node);
+
+		n += c->state == CMD_STARTING && c->launch == LAUNCH_SENT && c->stream && !c->verify;
+	}
+	return n;
 }
 
 void commands_count(const struct commands *cs, uid_t uid, struct commands_counts *ret)

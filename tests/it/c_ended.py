@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """A command is over when its own process is, whoever still holds its output; the result says so (`pipes_held`)."""
+import contextlib
 import os
 import signal
+import sqlite3
 
 import pytest
 
@@ -89,6 +91,34 @@ def test_it_is_kept(on_local):
         r = api.call("CommandService.Wait", command={"command_id": later.command_id})
         assert r.exit_code == 8 and r.pipes_held and not r.output_complete
         assert not api.call("CommandService.List", sandbox=box).commands
+        api.call("SandboxService.Kill", sandbox=box)
+
+
+def test_more_than_are_kept(on_local):
+    """A daemon that died with more ended commands than it keeps starts, and forgets the oldest."""
+    on_local.start()
+    with on_local.api() as api:
+        box = api.call("SandboxService.Create", template="base").id
+        run(api, box, "true")
+    path = os.path.join(on_local.folder, "state", "agentboxd.db")
+    on_local.d.stop()
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.row_factory = sqlite3.Row
+        row = dict(db.execute("SELECT * FROM command").fetchone())
+        for i in range(1200):
+            row["id"] = row["id"][:-4] + "%04d" % i
+            db.execute("INSERT INTO command (%s) VALUES (%s)" % (", ".join(row), ", ".join("?" * len(row))), list(row.values()))
+        db.commit()
+    on_local.start()
+    with on_local.api() as api:
+        def kept():
+            n, token = 0, ""
+            while True:
+                page = api.call("CommandService.List", sandbox=box, ended=True, page_size=100, page_token=token)
+                n, token = n + len(page.commands), page.next_page_token
+                if not token:
+                    return n
+        until(lambda: kept() == 1000, 20, "the oldest to be forgotten", on_local.d)
         api.call("SandboxService.Kill", sandbox=box)
 
 
