@@ -33,6 +33,7 @@
 
 #define TICK_MS	      5000u	/* look at the socket's file */
 #define TICK_DRAIN_MS 10u	/* look whether the last call ended */
+#define STARTS_MS     2000u	/* a stop waits for the answers to starts of commands that were sent */
 #define FDS_MIN	      256u
 
 static uint64_t number(const struct app *a, const char *section, const char *key)
@@ -527,7 +528,7 @@ static bool drain(struct app *a)
 		app_manager_tell_stop(a, &waited);
 		return false;
 	}
-	if (gateway_waits)
+	if (gateway_waits || (now < a->drain_since_ms + STARTS_MS && commands_starting(a->commands)))
 		return false;
 	if (!a->drained_at_ms)
 		a->drained_at_ms = now;

@@ -23,10 +23,12 @@ from i_npm_local import MISSING as SDK_MISSING, NPM
 from y_manager import Manager
 
 FULL = os.environ.get("SHOWS_FULL") == "1"
-CLIENTS = 500 if FULL else 16
+CLIENTS = 500 if FULL else 16       # of the library; beside them OTHERS of its command, and of gRPC
+OTHERS = 16
 RESTARTS = 20 if FULL else 6
 CONNECTS = 2000
 SDK_CLIENTS = 100 if FULL else 4
+PROBE = os.path.join(harness.BUILD, "tests", "it", "load_probe")
 SERVICE_CONFIG = os.path.join(harness.ROOT, "proto/agentbox/v1/service_config.json")
 
 
@@ -125,12 +127,41 @@ class Sdk:
         return json.loads(out)
 
 
+class Library:
+    """Clients of the library, in one process."""
+
+    def __init__(self, path, box):
+        self.proc = subprocess.Popen([PROBE, path, box, str(CLIENTS), "1000" if FULL else "200"], stdin=subprocess.PIPE,
+                                     stdout=subprocess.PIPE, text=True)
+        self.said = Counter()
+        self.reader = threading.Thread(target=self.read)
+        self.reader.start()
+
+    def read(self):
+        for line in self.proc.stdout:
+            self.said[line.rstrip()] += 1
+
+    def end(self):
+        """Calls that went well, those that failed, and what it counted."""
+        self.proc.stdin.close()
+        assert self.proc.wait(120) == 0
+        self.reader.join()
+        counted = dict(line.split() for line in list(self.said) if re.fullmatch("(slowest|streams) [0-9]+", line))
+        failed = {line: n for line, n in self.said.items() if line not in ("ok", "resync") and line.split()[0] not in counted}
+        return self.said["ok"], failed, self.said["resync"], {k: int(v) for k, v in counted.items()}
+
+
 def shows(rows):
     """The load, then each figure with its limit and the verdict."""
-    print("\n%d clients of the library's command and of gRPC, %d of the SDK, %d restarts" % (CLIENTS, SDK_CLIENTS, RESTARTS))
+    print("\n%d clients of the library, %d of its command, %d of gRPC, %d of the SDK, %d restarts, load %.1f of %d processors" % (
+        CLIENTS, OTHERS, OTHERS, SDK_CLIENTS, RESTARTS, os.getloadavg()[0], os.cpu_count()))
     for what, value, limit in rows:
         verdict = "measured" if limit is None else "holds" if value <= limit else "FAILS"
         print("  %-52s %8s  limit %6s  %s" % (what, value, "-" if limit is None else limit, verdict))
+
+
+def good_calls(tally):
+    return sum(v for k, v in tally.items() if k.startswith("ok "))
 
 
 def restart(m, d):
@@ -175,24 +206,28 @@ def test_restarts_under_load(cloud):
     tally, stop, without = Counter(), threading.Event(), []
     with Api(path) as api:
         box = api.call("SandboxService.Create", request_id="shared", sandbox_timeout={"seconds": 3600}).id
-        clients = [Load("grpc", grpc_client(path, api, box, i), tally, stop, 1.0 if FULL else 0.2) for i in range(CLIENTS // 2)]
-        clients += [Load("agentboxctl", command_client(path, box, i), tally, stop, 1.0 if FULL else 0.2)
-                    for i in range(CLIENTS // 2)]
+        clients = [Load("grpc", grpc_client(path, api, box, i), tally, stop, 1.0 if FULL else 0.2) for i in range(OTHERS)]
+        clients += [Load("agentboxctl", command_client(path, box, i), tally, stop, 1.0 if FULL else 0.2) for i in range(OTHERS)]
+        library = Library(path, box)
         sdk = None if SDK_MISSING else Sdk(gateway.getsockname()[1], token, box)
         connects = threading.Thread(target=connect_all, args=(path, stop, tally))
         connects.start()
         for _ in range(RESTARTS):
-            n = sum(v for k, v in tally.items() if k.startswith("ok "))
-            until(lambda n=n: sum(v for k, v in tally.items() if k.startswith("ok ")) >= n + CLIENTS, 120, "calls of everybody")
+            n, others = library.said["ok"], good_calls(tally)
+            until(lambda n=n, o=others: library.said["ok"] >= n + CLIENTS and good_calls(tally) >= o + 2 * OTHERS, 120, "calls of everybody")
             ms, d = restart(m, d)
             without.append(ms)
         until(lambda: tally["connects"] >= CONNECTS, 60, "the connects")
         stop.set()
         for c in clients + [connects]:
             c.join(60)
+    good, bad, resyncs, counted = library.end()
     lost = sdk.end() if sdk else {"ok": 0, "failed": {}, "streams": 0, "streams_ended": {}}
     failed = sum(v for k, v in tally.items() if k.startswith("FAILED"))
-    shows([("calls of agentboxctl that failed, of %d" % tally["ok agentboxctl"], tally["failed agentboxctl"], 0),
+    shows([("calls of the library that failed, of %d" % (good + sum(bad.values())), sum(bad.values()), 0),
+           ("its %d streams that lost their place, of %d begun" % (CLIENTS, counted["streams"]), resyncs, 0),
+           ("its slowest call, ms", counted["slowest"], None),
+           ("calls of agentboxctl that failed, of %d" % tally["ok agentboxctl"], tally["failed agentboxctl"], 0),
            ("calls of gRPC that failed, of %d" % tally["ok grpc"], tally["failed grpc"], 0),
            ("connects that were not answered, of %d" % tally["connects"], tally["connects"] - tally["connects answered"], 0),
            ("ms without service, the median", sorted(without)[len(without) // 2], 300),
@@ -204,11 +239,38 @@ def test_restarts_under_load(cloud):
     d.stop()
     d.close()
     m.close()
-    assert not failed, tally
+    assert not failed and not bad and not resyncs, (tally, bad, resyncs)
+    assert counted["streams"] >= CLIENTS * 2
     assert SDK_MISSING or lost["ok"] > RESTARTS, lost
     assert tally["connects answered"] == tally["connects"], tally
     created = [s for s in cloud.ledger.sandboxes]
     assert len({s.id for s in created}) == len(created)
+
+
+def test_a_start_in_flight(cloud):
+    """An agent that takes its time: the stop waits for its answer, so that the next daemon knows that the program ran."""
+    m = Manager(harness.temp_dir("abm-"))
+    path = os.path.join(m.folder, "api")
+    m.passed["api"] = listening(path)
+    d = m.start(cloud)
+    d.cloud = cloud
+    m.wait("READY=1")
+    box = harness.ctl(path, "create").stdout.strip()
+    cloud.fault("process.Start", delay=0.7)
+    started = []
+    with Api(path) as first, with_config(path, first) as api:
+        caller = threading.Thread(target=lambda: started.append(api.call(
+            "CommandService.Start", sandbox=box, shell="exit 3", request_id="one", timeout=60)))
+        caller.start()
+        until(lambda: cloud.ledger.of("process.Start"), 10, "the start at the agent", d)
+        _, d = restart(m, d)
+        caller.join(60)
+        ended = api.call("CommandService.Wait", command={"command_id": started[0].command_id}, timeout=60)
+    assert ended.exit_code == 3 and len([r for r in cloud.ledger.of("process.Start") if b"exit 3" in r.body]) == 1
+    harness.ctl(path, "kill", box)
+    d.stop()
+    d.close()
+    m.close()
 
 
 def test_input_over_restarts(local):
