@@ -9,8 +9,10 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -45,10 +47,12 @@ def serve_cloud():
 
 
 class Cloud:
+    """A scripted cloud in a PID namespace: the kill of a command reads the environment of every process that it sees."""
+
     def __init__(self):
         lib = os.path.join(harness.ROOT, "tests", "lib")
-        self.proc = subprocess.Popen([sys.executable, "-B", os.path.abspath(__file__), "--cloud"], stdin=subprocess.PIPE, text=True,
-                                     stdout=subprocess.PIPE, env=dict(os.environ, PYTHONPATH=lib))
+        argv = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-B", os.path.abspath(__file__), "--cloud"]
+        self.proc = subprocess.Popen(argv, stdin=subprocess.PIPE, text=True, stdout=subprocess.PIPE, env=dict(os.environ, PYTHONPATH=lib))
         self.__dict__.update(json.loads(self.proc.stdout.readline()))
 
     def forget(self):
@@ -67,7 +71,9 @@ class World:
 
     def __init__(self, uids):
         self.cloud = Cloud()
-        self.daemon = harness.Daemon(self.cloud, conf={"daemon": {"log_level": "warn"}})
+        self.folder = tempfile.mkdtemp(prefix="abd-", dir="/dev/shm")   # in memory: each create waits for the disk twice
+        os.chmod(self.folder, 0o755)
+        self.daemon = harness.Daemon(self.cloud, conf={"daemon": {"log_level": "warn"}}, folder=self.folder)
         os.chmod(self.daemon.socket, 0o666)
         self.callers = {uid: two.Caller(self.daemon.socket, uid) for uid in uids}
         self.seen = {}
@@ -77,6 +83,7 @@ class World:
             c.close()
         self.daemon.close()
         self.cloud.close()
+        shutil.rmtree(self.folder)
 
     def name(self, word):
         return self.seen.setdefault(word, "#%d" % len(self.seen))
