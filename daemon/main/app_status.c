@@ -232,8 +232,21 @@ static size_t collect_pool(struct app *a, bool admin)
 	return n;
 }
 
+/* The keys of refused rows are ids, names and request ids of all users. */
+static void collect_refused_rows(struct app *a, bool admin)
+{
+	struct app_status *k = a->look;
+	const char *rows = store_refused_text(a->store);
+
+	if (!rows[0])
+		return;
+	status_set(&k->store_refused, R_TRUNCATED, "rows that cannot be read are kept, and what they are about is not ended by policies%s%s",
+		   admin ? ": " : "; admins are told which", admin ? rows : "");
+	degrade(k, "store", "", &k->store_refused, a->started_at_ms);
+}
+
 /* What happened to the rows and to who we are: said until the next start. */
-static void collect_backup(struct app *a, const struct sandbox_core_counts *core)
+static void collect_backup(struct app *a, const struct sandbox_core_counts *core, bool admin)
 {
 	struct app_status *k = a->look;
 
@@ -241,11 +254,7 @@ static void collect_backup(struct app *a, const struct sandbox_core_counts *core
 		status_set(&k->store_doubt, R_TRUNCATED, "%s", core->doubt_text);
 		degrade(k, "store", "", &k->store_doubt, core->doubt_at_ms);
 	}
-	if (store_refused_text(a->store)[0]) {
-		status_set(&k->store_refused, R_TRUNCATED, "rows that cannot be read are kept, and what they are about is "
-			   "not ended by policies: %s", store_refused_text(a->store));
-		degrade(k, "store", "", &k->store_refused, a->started_at_ms);
-	}
+	collect_refused_rows(a, admin);
 	if (store_unlinked_at_ms(a->store)) {
 		status_set(&k->store_unlinked, R_TRUNCATED,
 			   "the database file was removed or replaced while it was open; it was written again");
@@ -268,8 +277,7 @@ static void collect_space(struct app_status *k, uint64_t free_bytes)
 			   (unsigned long long)(free_bytes / 1024));
 }
 
-static void collect_store(struct app *a, struct daemon_store *ret,
-			  const struct sandbox_core_counts *core)
+static void collect_store(struct app *a, struct daemon_store *ret, const struct sandbox_core_counts *core, bool admin)
 {
 	struct app_status *k = a->look;
 	struct statvfs fs;
@@ -293,7 +301,7 @@ static void collect_store(struct app *a, struct daemon_store *ret,
 		k->store_since_ms = clock_wall_ms();
 	if (k->store_since_ms)
 		degrade(k, "store", "", &k->store_health, k->store_since_ms);
-	collect_backup(a, core);
+	collect_backup(a, core, admin);
 }
 
 static void collect_access(const struct app *a, uid_t uid, struct daemon_access *ret)
@@ -305,8 +313,8 @@ static void collect_access(const struct app *a, uid_t uid, struct daemon_access 
 				       .creates_per_minute = use.creates_per_minute, .creates_left = use.creates_left };
 }
 
-/* The first entry that has failed, and how many others. */
-static void collect_warm(struct app *a)
+/* The first entry that has failed. Why it did has ids of sandboxes and names of files, which are admins' as all of WarmService is. */
+static void collect_warm(struct app *a, bool admin)
 {
 	struct app_status *k = a->look;
 	struct sandbox_warm_info i;
@@ -317,8 +325,8 @@ static void collect_warm(struct app *a)
 		if (!i.failed || n++)
 			continue;
 		since_ms = i.failed_at_ms;
-		status_set(&k->warm, R_SANDBOX_NOT_READY, "[warm %s] makes none any more after %u failures (agentboxctl warm retry %s): "
-			   "%s", i.name, i.failures, i.name, i.why);
+		status_set(&k->warm, R_SANDBOX_NOT_READY, "[warm %s] makes none any more after %u failures (agentboxctl warm retry %s)%s%s",
+			   i.name, i.failures, i.name, admin ? ": " : "", admin ? i.why : "");
 	}
 	if (n)
 		degrade(k, "warm", "", &k->warm, since_ms);
@@ -352,7 +360,7 @@ static void app_status_look(void *user, const struct principal *who, struct daem
 	collect_local(a);
 	for (size_t i = 0; i < a->n_accounts; i++)
 		collect_cloud(a, i, &core);
-	collect_warm(a);
+	collect_warm(a, who->admin);
 	*ret = (struct daemon_facts){
 		.features = features, .n_features = ARRAY_SIZE(features),
 		.socket = a->socket_path, .state_dir = a->state_dir, .host_id = store_host_id(a->store),
@@ -368,7 +376,7 @@ static void app_status_look(void *user, const struct principal *who, struct daem
 		.local_address = k->local.address ? k->local.address : "",
 		.local_ca_file = k->local.ca_file ? k->local.ca_file : "",
 	};
-	collect_store(a, &ret->store, &core);
+	collect_store(a, &ret->store, &core, who->admin);
 	app_memory_collect(a, who->uid, &ret->memory);
 	app_gateway_collect(a, &ret->gateway);
 	collect_access(a, who->uid, &ret->access);

@@ -8,6 +8,7 @@ import functools
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 
@@ -281,6 +282,35 @@ def test_nobodys_template_is_not_deleted(cloud, daemon):
         assert other.fate is None and not [r for r in cloud.ledger.requests if r.method == "DELETE"]
     finally:
         b.close()
+
+
+def degraded(caller, what):
+    return [x["message"] for x in caller.get("DaemonService.Status").get("degraded", []) if x["what"] == repr(what)]
+
+
+def test_status_names_nothing_of_others(cloud):
+    """G-1: rows that cannot be read are named to admins alone, and so is why a warm sandbox was not made."""
+    folder = harness.temp_dir("abd-")
+    d = harness.Daemon(cloud, folder=folder)
+    with Api(d.socket) as api:
+        box = api.call("SandboxService.Create", name="box").id
+    d.stop()
+    db = sqlite3.connect(os.path.join(folder, "state", "agentboxd.db"))
+    with db:
+        db.execute("UPDATE sandbox SET uid = -5")
+    db.close()
+    d = harness.Daemon(cloud, folder=folder, conf={"warm py": {"template": "base", "size": "1", "uids": "0", "prepare": "exit 73"}})
+    os.chmod(d.socket, 0o666)
+    b, root = Caller(d.socket, B), Caller(d.socket, 0)
+    try:
+        harness.until(lambda: degraded(root, "warm"), 60, "the entry to fail", d)
+        for what, named in (("store", box), ("warm", "exit status 73")):
+            assert any(named in x for x in degraded(root, what)), degraded(root, what)
+            assert degraded(b, what) and not any(named in x for x in degraded(b, what)), degraded(b, what)
+    finally:
+        b.close()
+        root.close()
+        d.close()
 
 
 def test_g_5_what_may_hold_a_secret_is_for_admins(cloud):
