@@ -31,6 +31,7 @@ LONG = {"seconds": 6 * 3600}    # nothing ends by itself: that is a matter of mo
 NAMES = ("one", "two", "three")
 STREAMS = ("SandboxService.Watch", "LeaseService.Hold")     # of B's own they begin when they like, and end when the daemon sees it
 WORD = re.compile(r"[A-Za-z0-9_+/=:.%?&-]{12,}")
+DRAWN = re.compile(r"[a-z0-9]{20,21}")      # an id: one in 700 has no digit
 ENDS = {"SandboxService.Kill": "sandbox", "SnapshotService.Delete": "snapshot", "CommandService.Kill": "command",
         "LeaseService.Release": "lease"}
 LEFT_OUT = ("pid", "freshness", "as_of", "upstream_request_id")     # numbers of the machine; where an answer came from
@@ -92,7 +93,7 @@ class World:
         """An answer in words that both worlds have: ids and tokens are numbered as they come."""
         def name(m):
             word = m.group()
-            is_drawn = word in self.seen or (any(c.isdigit() for c in word) and word not in literal)
+            is_drawn = word in self.seen or ((DRAWN.fullmatch(word) or any(c.isdigit() for c in word)) and word not in literal)
             return self.name(word) if is_drawn else word
         return WORD.sub(name, json.dumps(strip(answer), sort_keys=True))
 
