@@ -426,12 +426,12 @@ static void asker_of(const struct gateway_relay *rl, struct relay_asker *ret)
 		.head = head,
 		.token = rl->token && !token_is_over(rl->token) ? rl->token : NULL,
 		.is_own_program = conn && conn->peer.is_known && !who_is_foreign_page(head, conn->door->is_tls),
-		.uid = conn ? conn->peer.uid : (uid_t)-1,
+		.uid = conn && conn->peer.is_known ? conn->peer.uid : (uid_t)-1,
 		.now_s = clock_wall_ms() / 1000,
 	};
 }
 
-static enum relay_right judge(struct gateway_relay *rl, const struct sandbox_target *t)
+static void judge(struct gateway_relay *rl, const struct sandbox_target *t)
 {
 	char made[MADE_TOKEN_TEXT] = "";
 	struct relay_asker a;
@@ -441,7 +441,35 @@ static enum relay_right judge(struct gateway_relay *rl, const struct sandbox_tar
 		made_token(rl->g->o.secret, t->at.id, made);
 	rl->right = relay_judge(&a, &(struct relay_door){ .sandbox = t->at.id, .port = rl->to.port, .owner = t->owner_uid, .is_health = rl->is_health,
 							  .access_token = t->at.token, .made_token = made, .traffic_token = t->at.traffic_token });
-	return rl->right;
+}
+
+static bool sees(const struct gateway *g, uid_t uid, uid_t owner)
+{
+	return uid == owner || (g->o.whole_account && uid == g->o.own_uid);
+}
+
+/*
+ * A sandbox exists for who may see it and for whoever shows a secret of it. Anybody else, a peer that the kernel does not know among
+ * them, is answered as about an id of nobody. A link that is over was one of its secrets.
+ */
+static bool is_hidden(const struct gateway_relay *rl, uid_t owner)
+{
+	struct relay_asker a;
+
+	if (rl->right < RELAY_ALLOWED || rl->right == RELAY_LINK_OVER)
+		return false;
+	asker_of(rl, &a);
+	return !sees(rl->g, a.uid, owner) && !(a.token && sees(rl->g, a.token->uid, owner));
+}
+
+static void refuse_relay(struct gateway_relay *rl, uid_t owner)
+{
+	if (is_hidden(rl, owner)) {
+		rl->g->counts.refused++;
+		answer_absent(rl);
+	} else {
+		refuse_for(rl, rl->right);
+	}
 }
 
 /* The agent's own control routes pass no edge; it is not said of a sandbox that is not there. True: it was answered. */
@@ -468,12 +496,13 @@ static void on_stranger(void *user, const struct status *st, const struct sandbo
 		on_found(user, st, t);
 		return;
 	}
-	if (refuse_internal(rl))
+	judge(rl, t);
+	if (!is_hidden(rl, t->owner_uid) && refuse_internal(rl))
 		return;
-	if (judge(rl, t) < RELAY_ALLOWED)
+	if (rl->right < RELAY_ALLOWED)
 		open_to(rl, t);
 	else
-		refuse_for(rl, rl->right);
+		refuse_relay(rl, t->owner_uid);
 }
 
 static void stranger(struct gateway_relay *rl)
@@ -546,14 +575,15 @@ static void look(struct gateway_relay *rl)
 		learn(rl, s.target.at.account);
 		return;
 	}
-	if (refuse_internal(rl))
+	judge(rl, &s.target);
+	if (!is_hidden(rl, s.target.owner_uid) && refuse_internal(rl))
 		return;
-	if (judge(rl, &s.target) < RELAY_ALLOWED)
+	if (rl->right < RELAY_ALLOWED)
 		proceed(rl, &s);
 	else if (!rl->learnt && rl->right == RELAY_WRONG_ACCESS_TOKEN && may_ask_again(rl->g))
 		learn(rl, s.target.at.account);
 	else
-		refuse_for(rl, rl->right);
+		refuse_relay(rl, s.target.owner_uid);
 }
 
 /* --- the start --- */

@@ -100,7 +100,8 @@ def test_it_is_told_and_needed(gate, box, local_session):
     assert "envdAccessToken" not in json.dumps(gate.api("GET", "/v2/sandboxes")[1])
     assert gate.agent(box, "POST", "/process.Process/List", "{}", token, **LIST)[0] == 200
     for wrong in (None, "", token[:-1] + ("0" if token[-1] != "0" else "1"), "0" * 64):
-        assert gate.agent(box, "POST", "/process.Process/List", "{}", wrong, **LIST)[0] == 401, wrong
+        # not 401: whose sandbox it is would be told to a stranger (G-1)
+        assert gate.agent(box, "POST", "/process.Process/List", "{}", wrong, **LIST)[0] == 502, wrong
 
 
 def test_one_that_has_its_own_keeps_it(gate, local_session):

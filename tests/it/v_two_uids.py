@@ -5,9 +5,11 @@ Every method of the daemon is asked, as uid B, about every kind of object of uid
 that nobody has, word for word. Run by hand it prints the matrix:  /usr/bin/python3 tests/it/v_two_uids.py
 """
 import functools
+import http.client
 import json
 import os
 import re
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -61,6 +63,19 @@ def one(api, method, fields):
         return {"error": [e.code, e.reason, e.text, e.metadata, e.fields]}
 
 
+def through_gateway(port, method, target, headers, body):
+    """What the gateway answers to one request, as `one` says what a call does."""
+    conn = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        conn.request(method, target, body and json.dumps(body), headers)
+        r = conn.getresponse()
+        data = r.read().decode()
+    finally:
+        conn.close()
+    told = {"status": r.status, "head": {k.lower(): v for k, v in r.getheaders()}, "body": json.loads(data) if data[:1] in ("{", "[") else data}
+    return {"ok" if r.status < 400 else "error": told}
+
+
 @functools.lru_cache(None)
 def descriptor(service):
     from google.protobuf import descriptor_pb2
@@ -73,7 +88,8 @@ def serve(socket):
     with Api(socket) as api:
         for line in sys.stdin:
             method, fields = json.loads(line)
-            print(json.dumps(one(api, method, decode(fields))), flush=True)
+            answer = through_gateway(**fields) if method.startswith("Gateway") else one(api, method, decode(fields))
+            print(json.dumps(answer), flush=True)
 
 
 def decode(v):
@@ -252,6 +268,45 @@ def test_a_name_of_a_snapshot_is_its_makers(cloud, daemon):
         b.close()
 
 
+def test_a_relayed_request_tells_nothing_of_others(cloud):
+    """G-1: at the gateway another uid's sandbox is the edge's 502 of an id that nobody has, with whatever is no secret of it."""
+    port = free_port()
+    d = harness.Daemon(cloud, conf={"gateway": {"listen": "127.0.0.1:%d" % port}})
+    os.chmod(d.socket, 0o666)
+    a, b = Caller(d.socket, A), Caller(d.socket, B)
+    try:
+        private = text(a.get("SandboxService.Create", network={"allow_public_traffic": False})["id"])
+        boxes = text(a.get("SandboxService.Create")["id"]), private
+        tokens = {c: text(c.get("TokenService.Create")["secret"]) for c in (a, b)}
+
+        def ask(caller, box, to, target, **head):
+            head = {k.replace("_", "-"): v for k, v in head.items()}
+            head.update({"AgentBox-Sandbox-Id": box, "AgentBox-Sandbox-Port": to})
+            caller.ask("Gateway", {"port": port, "method": "GET", "target": target, "headers": head, "body": None})
+            return caller.answer()
+
+        shown = ({}, {"Agentboxd_Token": tokens[b]}, {"X_Access_Token": "wrong"}, {"AgentBox_Traffic_Access_Token": "wrong"},
+                 {"Agentboxd_Token": tokens[b], "X_Access_Token": "wrong"})
+        targets = (("49983", "/health"), ("49983", "/files?path=/x"), ("49983", "/files?path=/x&signature=v1_x"), ("49983", "/init"),
+                   ("49983", "//x/../init"), ("8000", "/"))
+        nobody = "i" + "z" * 20
+        for box in boxes:
+            for head in shown:
+                for to, target in targets:
+                    answers = [same(ask(b, x, to, target, **head), x, x) for x in (box, nobody)]
+                    assert answers[0] == answers[1] and '"status": 502' in answers[1], (head, to, target, answers)
+        assert ask(a, boxes[0], "49983", "/health", X_Access_Token="wrong")["error"]["status"] == 401, "its owner is told why"
+        secret = {"Agentboxd_Token": tokens[a]}
+        assert ask(a, boxes[0], "49983", "/init", **secret)["error"]["status"] == 404
+        a.ask("Gateway", {"port": port, "method": "GET", "target": "/sandboxes/" + boxes[0], "headers": {"X-API-Key": tokens[a]}, "body": None})
+        secret = {"X_Access_Token": a.answer()["ok"]["body"]["envdAccessToken"]}
+        assert ask(b, boxes[0], "49983", "/health", **secret)["ok"]["status"] == 204, "whoever has its secret"
+    finally:
+        a.close()
+        b.close()
+        d.close()
+
+
 def test_a_page_token_counts_nothing_of_others(cloud, daemon):
     """G-1: where a page of leases begins says when, and not how many leases others have taken meanwhile."""
     os.chmod(daemon.socket, 0o666)
@@ -282,6 +337,12 @@ def test_nobodys_template_is_not_deleted(cloud, daemon):
         assert other.fate is None and not [r for r in cloud.ledger.requests if r.method == "DELETE"]
     finally:
         b.close()
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
 
 
 def degraded(caller, what):
