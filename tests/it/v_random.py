@@ -3,7 +3,8 @@
 
 Uid B makes random calls at two daemons, each with a cloud of its own. At the one of them uid A has objects, uses them, and asks for B's;
 at the other there is nobody else. B asks for its own objects, for A's and for nobody's, in both the same, and must be answered the same,
-but for two things: ALREADY_EXISTS for a snapshot's name, and the account's shared limits. `sh tests/shows.sh` makes 100,000 calls of them.
+but for two things: ALREADY_EXISTS for a snapshot's name, and the account's shared limits. One call in four is a request to the gateway, with a
+token of its uid. `sh tests/shows.sh` makes 100,000 calls of them.
 """
 import json
 import os
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
 
 import pytest
 
@@ -26,15 +28,41 @@ from conftest import built
 FULL = bool(os.environ.get("SHOWS_FULL"))
 CALLS = int(os.environ.get("TWO_UIDS_CALLS", "100000" if FULL else "400"))
 SEED = int(os.environ.get("TWO_UIDS_SEED", "1"))
-KEPT = {"sandbox": 5, "snapshot": 4, "command": 4, "lease": 4}       # objects that a uid has at a time
+KEPT = {"sandbox": 5, "snapshot": 4, "command": 4, "lease": 4, "token": 4}       # objects that a uid has at a time
 LONG = {"seconds": 6 * 3600}    # nothing ends by itself: that is a matter of moments, which differ
 NAMES = ("one", "two", "three")
 STREAMS = ("SandboxService.Watch", "LeaseService.Hold")     # of B's own they begin when they like, and end when the daemon sees it
 WORD = re.compile(r"[A-Za-z0-9_+/=:.%?&-]{12,}")
 DRAWN = re.compile(r"[a-z0-9]{20,21}")      # an id: one in 700 has no digit
 ENDS = {"SandboxService.Kill": "sandbox", "SnapshotService.Delete": "snapshot", "CommandService.Kill": "command",
-        "LeaseService.Release": "lease"}
-LEFT_OUT = ("pid", "freshness", "as_of", "upstream_request_id")     # numbers of the machine; where an answer came from
+        "LeaseService.Release": "lease", "TokenService.Revoke": "token"}
+MADE = {"SandboxService.Create": "sandbox", "SnapshotService.Create": "snapshot", "CommandService.Start": "command",
+        "CommandService.Run": "command", "LeaseService.Acquire": "lease", "TokenService.Create": "token"}
+LEFT_OUT = ("pid", "freshness", "as_of", "upstream_request_id",     # numbers of the machine; where an answer came from
+            "age", "agentboxd-source", "date", "content-length",
+            "spawn_count", "last_spawned_at")   # of a template: all users' together
+PLACES = ("next_page_token", "x-next-token")
+MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
+HOURS = 6 * 3600
+
+# Requests to the gateway; REF is the object that they are about.
+ROUTES = [("sandbox",) + x for x in (
+    ("GET", "/sandboxes/REF"), ("DELETE", "/sandboxes/REF"), ("POST", "/sandboxes/REF/timeout", {"timeout": HOURS}),
+    ("POST", "/sandboxes/REF/refreshes", {"duration": 3600}), ("POST", "/sandboxes/REF/connect", {"timeout": HOURS}),
+    ("POST", "/v2/sandboxes/REF/connect", {"timeout": HOURS}), ("POST", "/sandboxes/REF/resume", {"timeout": HOURS}),
+    ("POST", "/sandboxes/REF/pause", {}), ("PUT", "/sandboxes/REF/network", {"allowOut": ["192.0.2.1"]}),
+    ("POST", "/sandboxes/REF/fork", {"count": 1, "timeout": HOURS}), ("POST", "/sandboxes/REF/snapshots", {"name": "NAME"}),
+    ("GET", "/sandboxes/REF/metrics"), ("GET", "/sandboxes/metrics?sandbox_ids=REF"), ("GET", "/v2/sandboxes/REF/logs"),
+    ("GET", "/snapshots?sandboxID=REF"), ("GET", "/files?path=/tmp/x&signature=v1_REF"))]
+ROUTES += [("snapshot",) + x for x in (
+    ("POST", "/sandboxes", {"templateID": "REF", "timeout": HOURS}), ("POST", "/v2/sandboxes", {"templateID": "REF", "timeout": HOURS}),
+    ("DELETE", "/templates/REF"), ("GET", "/templates/REF"), ("GET", "/snapshots?name=REF&limit=2"))]
+ROUTES += [("",) + x for x in (
+    ("GET", "/v2/sandboxes?limit=2"), ("GET", "/v2/sandboxes"), ("GET", "/sandboxes"), ("GET", "/snapshots?limit=1"),
+    ("POST", "/sandboxes", {"templateID": "base", "timeout": HOURS}))]
+RELAYED = (     # to the sandbox itself: port, and what is asked there
+    (49983, "GET", "/health"), (49983, "GET", "/files?path=/tmp/x"), (49983, "POST", "/filesystem.Filesystem/Stat", {"path": "/tmp"}),
+    (8000, "GET", "/"), (8000, "GET", "/", None, {"Connection": "Upgrade", "Upgrade": "agentboxd-forward"}))
 
 
 def serve_cloud():
@@ -74,9 +102,13 @@ class World:
         self.cloud = Cloud()
         self.folder = tempfile.mkdtemp(prefix="abd-", dir="/dev/shm")   # in memory: each create waits for the disk twice
         os.chmod(self.folder, 0o755)
-        self.daemon = harness.Daemon(self.cloud, conf={"daemon": {"log_level": "warn"}}, folder=self.folder)
+        self.port = two.free_port()
+        conf = {"daemon": {"log_level": "warn"}, "gateway": {"listen": "127.0.0.1:%d" % self.port}}
+        self.daemon = harness.Daemon(self.cloud, conf=conf, folder=self.folder)
         os.chmod(self.daemon.socket, 0o666)
         self.callers = {uid: two.Caller(self.daemon.socket, uid) for uid in uids}
+        self.tokens = {uid: two.text(c.get("TokenService.Create", label="all")["secret"]) for uid, c in self.callers.items()}
+        self.narrow = dict(self.tokens)     # the last token of a uid that is for some sandboxes
         self.seen = {}
 
     def close(self):
@@ -101,12 +133,22 @@ class World:
 def strip(x):
     if isinstance(x, dict):
         return {k: "a place" if is_place(k, v) else strip(v) for k, v in x.items() if k not in LEFT_OUT}
-    return [strip(v) for v in x] if isinstance(x, list) else x
+    if isinstance(x, list):
+        return [strip(v) for v in x]
+    return MOMENT.sub("moment", x) if isinstance(x, str) else x
 
 
 def is_place(key, value):
     """A page token is drawn from an id or from the clock. A small number would count something."""
-    return key == "next_page_token" and not (value[1:-1].isdigit() and int(value[1:-1]) < 10 ** 9)
+    return key in PLACES and not (value.strip("'").isdigit() and int(value.strip("'")) < 10 ** 9)
+
+
+def own_part(method, answer):
+    """Of the daemon's Status what is the caller's; the rest is of all users, by its contract."""
+    if method != "DaemonService.Status" or "ok" not in answer:
+        return answer
+    counts = {k: v for k, v in answer["ok"]["counts"].items() if k.startswith("sandboxes") or k == "leases"}
+    return {"ok": [counts, answer["ok"]["access"], answer["ok"].get("degraded")]}
 
 
 # -- what is asked
@@ -145,18 +187,30 @@ class Play:
     def draw(self, others):
         """(method, fields in each world, kind, references, whose)"""
         r = self.rng.random()
+        if r > 0.75 and len(self.own["sandbox"]) > 1:
+            return self.draw_request(others)
+        r /= 0.75
         if len(self.own["sandbox"]) < 2 or r < 0.02:
             return "SandboxService.Create", self.named({"name": self.rng.choice(("", "mine", "other")), "sandbox_timeout": LONG}), "", (), "own"
         if r < 0.10:
-            service = self.rng.choice(("SandboxService", "SnapshotService", "LeaseService", "CommandService"))
+            service = self.rng.choice(("SandboxService", "SnapshotService", "LeaseService", "CommandService", "TemplateService", "TokenService",
+                                       "WarmService", "DaemonService"))
             fields = {"page_size": self.rng.choice((0, 1, 2, 50))}
+            if service == "DaemonService":
+                return "DaemonService.Status", [{}] * 2, "", (), "own"
+            if service in ("TokenService", "WarmService"):
+                fields = {}
             if service == "CommandService":
                 refs, whose = self.reference("sandbox", others)
                 return service + ".List", [dict(fields, sandbox=x) for x in refs], "", (), whose
             return service + ".List", [fields] * 2, "", (), "own"
         if r < 0.13:
             return "SandboxService.Create", self.named({"template": self.rng.choice(NAMES), "sandbox_timeout": LONG}), "", (), "own"
-        method, d, path = self.rng.choice(self.asked if r > 0.16 else self.names)
+        if r < 0.16:
+            method, kind, field = self.rng.choice((("TokenService.Create", "sandbox", "sandboxes"), ("TokenService.Revoke", "token", "id")))
+            refs, whose = self.reference(kind, others)
+            return method, [{field: [x] if kind == "sandbox" else x} for x in refs], kind, refs, whose
+        method, d, path = self.rng.choice(self.asked if r > 0.19 else self.names)
         kind = {"sandbox": "sandbox", "template": "snapshot", "snapshot": "snapshot", "command_id": "command", "lease_id": "lease"}[path[-1]]
         refs, whose = self.reference(kind, others)
         each = [two.fill(d, path, ref) for ref in refs]
@@ -173,6 +227,27 @@ class Play:
             fields.update(extra)
         return method, each, kind, refs, whose
 
+    def draw_request(self, others):
+        """The same of a request to the gateway."""
+        headers, at = {}, self.rng.random() < 0.25 and self.rng.choice(RELAYED)
+        kind, verb, target, *rest = ("sandbox",) + at[1:] if at else self.rng.choice(ROUTES)
+        refs, whose = self.reference(kind, others) if kind else (("", ""), "own")
+        body = json.dumps(rest[0] if rest else None).replace("NAME", self.rng.choice(NAMES))
+        if at:
+            headers = dict({"AgentBox-Sandbox-Id": "REF", "AgentBox-Sandbox-Port": str(at[0])}, **(rest[1] if rest[1:] else {}))
+        elif target == "/sandboxes" and verb == "POST" and self.rng.random() < 0.5:
+            name = self.rng.choice(("mine", "other"))
+            headers = self.rng.choice(({"Agentboxd-Name": name}, {"Idempotency-Key": "request-%d" % self.request}))
+        narrow = self.rng.random() < 0.2
+        each = []
+        for w, ref in zip(self.worlds, refs):
+            token = (w.narrow if narrow else w.tokens)[self.uid]
+            sent = {k: v.replace("REF", ref) for k, v in headers.items()}
+            sent.update({"Agentboxd-Token": token} if at else {"X-API-Key": token}, **{"Content-Type": "application/json"})
+            each.append({"port": w.port, "method": verb, "target": target.replace("REF", urllib.parse.quote(ref, safe="")), "headers": sent,
+                         "body": json.loads(body.replace("REF", ref))})
+        return "Gateway %s %s" % (verb, target), each, kind, refs, whose
+
     def named(self, fields):
         """With a request id, which is now and then that of the last one."""
         if self.rng.random() < 0.5:
@@ -187,7 +262,7 @@ class Play:
             method, each, kind, refs, whose = self.draw(others)
             if whose == "own" and (method in STREAMS or (method == "CommandService.Wait" and refs not in self.ended)):
                 continue
-            if whose == "own" and method == "SandboxService.Pause" and self.own["command"]:
+            if whose == "own" and method.lower().endswith("pause") and self.own["command"]:
                 continue        # a kill of what is paused ends by its deadline, one world before the other
             found = method, each, kind, refs
         method, each, kind, refs = found
@@ -204,9 +279,14 @@ class Play:
         if any("ok" not in a for a in answers):
             return
         oks = [a["ok"] for a in answers]
-        made = {"SandboxService.Create": "sandbox", "SnapshotService.Create": "snapshot", "CommandService.Start": "command",
-                "CommandService.Run": "command", "LeaseService.Acquire": "lease"}.get(method)
-        if made and "nothing" not in oks:
+        made = MADE.get(method)
+        if method.startswith("Gateway "):
+            self.learn_request(method, kind, refs, [x["body"] for x in oks])
+        elif made == "token":
+            self.add("token", [ok["token"]["id"] for ok in oks], ())
+            for w, ok in zip(self.worlds, oks):
+                w.narrow[self.uid] = two.text(ok["secret"])
+        elif made and "nothing" not in oks:
             ids = [ok.get("started", ok).get("command_id" if made == "command" else "id") for ok in oks]
             self.add(made, ids, refs)
         elif method == "SandboxService.Fork":
@@ -218,6 +298,17 @@ class Play:
             self.call("CommandService.Wait", [{"command": {"sandbox": h, "command_id": x}} for x, h in zip(refs, self.home[refs])])
             self.forget("command", refs)
             self.ended = self.ended[-50:] + [refs]
+
+    def learn_request(self, method, kind, refs, bodies):
+        _, verb, target = method.split(" ")
+        if verb == "DELETE":
+            self.forget(kind, refs)
+        elif verb == "POST" and target in ("/sandboxes", "/v2/sandboxes"):
+            self.add("sandbox", [repr(x["sandboxID"]) for x in bodies], ())
+        elif target.endswith("/fork"):
+            self.add("sandbox", [repr(x[0]["sandbox"]["sandboxID"]) for x in bodies], ())
+        elif target.endswith("/snapshots") and verb == "POST":
+            self.add("snapshot", [repr(x["snapshotID"]) for x in bodies], ())
 
     def add(self, kind, ids, home):
         if None in ids:
@@ -246,7 +337,7 @@ class Play:
         for method, kind in ENDS.items():
             if len(self.own[kind]) > KEPT[kind]:
                 refs = self.own[kind][0]
-                field = {"snapshot": "snapshot", "lease": "lease_id", "sandbox": "sandbox"}.get(kind)
+                field = {"snapshot": "snapshot", "lease": "lease_id", "sandbox": "sandbox", "token": "id"}.get(kind)
                 each = [{field: x} if field else {"command": {"sandbox": h, "command_id": x}}
                         for x, h in zip(refs, self.home[refs] or refs)]
                 return method, each, kind, refs
@@ -254,6 +345,12 @@ class Play:
 
 
 # -- both worlds, side by side
+
+def is_name_taken(method, error):
+    if method.startswith("Gateway "):
+        return method.endswith("/snapshots") and error["status"] == 409
+    return method == "SnapshotService.Create" and error[:2] == ["ALREADY_EXISTS", "NAME_EXISTS"]
+
 
 class Game:
     def __init__(self, seed):
@@ -274,13 +371,15 @@ class Game:
         return {kind: [x[0] for x in play.own[kind] + play.past[kind]] for kind in KEPT}
 
     def is_allowed(self, method, answers):
-        """The name of a snapshot is another uid's: here it is not to be had. What was made of it there is given back."""
+        """The name of a snapshot is another uid's: here it is not to be had. What was made of it there is given back. A paused sandbox has no
+        snapshot made under either name, and the name is looked at first."""
         here, there = answers
-        if method != "SnapshotService.Create" or here.get("error", [])[:2] != ["ALREADY_EXISTS", "NAME_EXISTS"]:
+        if "error" not in here or not is_name_taken(method, here["error"]):
             return False
-        if "ok" in there:
-            made = two.text(there["ok"]["id"])
-            assert self.both[1].callers[two.B].get("SnapshotService.Delete", snapshot=made) == {"found": "True"}
+        if "error" in there:
+            return " is paused; " in json.dumps(there)
+        made = there["ok"]["body"]["snapshotID"] if method.startswith("Gateway ") else two.text(there["ok"]["id"])
+        assert self.both[1].callers[two.B].get("SnapshotService.Delete", snapshot=made) == {"found": "True"}
         return True
 
     def step(self):
@@ -299,7 +398,7 @@ class Game:
         if self.is_allowed(method, answers):
             self.allowed += 1
             return None
-        said = [w.plain(x, self.literal) for w, x in zip(self.both, answers)]
+        said = [w.plain(own_part(method, x), self.literal) for w, x in zip(self.both, answers)]
         return None if said[0] == said[1] else (self.calls, method, fields, said)
 
 
