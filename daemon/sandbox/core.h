@@ -126,6 +126,7 @@ struct sandbox_core {
 	struct fence *fence;		/* event.c */
 
 	struct map tag_map, seq_map, named_map, owner_map, request_tag_map;	/* index.h */
+	bool index_loads;		/* between index_begin_load() and index_end_load() */
 	struct map sandbox_map, name_map, request_map, fetch_map;
 	struct list sandboxes, names, requests, attempts, fetches, killings, ops, commits;
 	struct list transitions, snapshots;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/sandbox/index.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -185,10 +186,24 @@ static int need_owner(struct sandbox_core *core, struct account *a, uid_t uid, s
 	return 0;
 }
 
+/* Until index_end_load() nothing has a place in an order. */
+static void enter_order_of_owner(struct sandbox *b)
+{
+	if (!b->account->core->index_loads)
+		tree_insert(&b->index.owner->by_start, &b->index.of_owner, cmp_of_owner);
+}
+
+static void enter_order_of_account(struct sandbox *b)
+{
+	if (!b->account->core->index_loads)
+		tree_insert(&b->account->by_start, &b->index.of_account, cmp_of_account);
+}
+
 static void enter_owner(struct sandbox *b, struct owner *o)
 {
 	b->index.owner = o;
-	tree_insert(&o->by_start, &b->index.of_owner, cmp_of_owner);
+	o->n++;
+	enter_order_of_owner(b);
 }
 
 /* The sandbox must not be counted now. */
@@ -200,7 +215,7 @@ static void leave_owner(struct sandbox_core *core, struct sandbox *b)
 		return;
 	b->index.owner = NULL;
 	tree_del(&o->by_start, &b->index.of_owner);
-	if (o->by_start.n)
+	if (--o->n)
 		return;
 	(void)map_del_u64(&core->owner_map, owner_key(o->account, o->uid));
 	free(o);
@@ -241,8 +256,8 @@ void index_set_started(struct sandbox *b, int64_t started_at_ms)
 	}
 	b->started_at_ms = started_at_ms;
 	if (o) {
-		tree_insert(&b->account->by_start, &b->index.of_account, cmp_of_account);
-		tree_insert(&o->by_start, &b->index.of_owner, cmp_of_owner);
+		enter_order_of_account(b);
+		enter_order_of_owner(b);
 	}
 }
 
@@ -341,7 +356,7 @@ int index_add(struct sandbox_core *core, struct sandbox *b)
 	if (r < 0)
 		return r;
 	enter_owner(b, o);
-	tree_insert(&b->account->by_start, &b->index.of_account, cmp_of_account);
+	enter_order_of_account(b);
 	r = enter_rings(core, b);
 	if (r < 0)
 		index_del(core, b);
@@ -354,6 +369,62 @@ void index_del(struct sandbox_core *core, struct sandbox *b)
 	tree_del(&b->account->by_start, &b->index.of_account);
 	leave_owner(core, b);
 	leave_rings(core, b);
+}
+
+/* --- all at once --- */
+
+/* A sandbox with what decides about its place beside it, since a sort that looks at each sandbox waits for memory. */
+struct place {
+	int64_t started_at_ms;
+	uint64_t id_begin;		/* big endian */
+	struct sandbox *sandbox;
+};
+
+static int place_order(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	if (x->started_at_ms == y->started_at_ms && x->id_begin != y->id_begin)
+		return x->id_begin < y->id_begin ? -1 : 1;
+	return page_cmp(x->started_at_ms, x->sandbox->id, y->started_at_ms, y->sandbox->id);
+}
+
+static struct place place_of(struct sandbox *b)
+{
+	struct place p = { .started_at_ms = b->started_at_ms, .sandbox = b };
+	size_t n = strnlen(b->id, sizeof(p.id_begin));
+
+	memcpy(&p.id_begin, b->id, n);
+	p.id_begin = be64toh(p.id_begin);
+	return p;
+}
+
+void index_begin_load(struct sandbox_core *core)
+{
+	core->index_loads = true;
+}
+
+int index_end_load(struct sandbox_core *core)
+{
+	size_t n = 0, all = map_size(&core->sandbox_map);
+	struct place *v = calloc(all + 1, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	list_for_each(i, &core->sandboxes) {
+		must(n < all);
+		v[n++] = place_of(list_entry(i, struct sandbox, node));
+	}
+	qsort(v, n, sizeof(*v), place_order);
+	for (size_t i = 0; i < n; i++) {
+		struct sandbox *b = v[i].sandbox;
+
+		tree_append(&b->account->by_start, &b->index.of_account);
+		tree_append(&b->index.owner->by_start, &b->index.of_owner);
+	}
+	free(v);
+	core->index_loads = false;
+	return 0;
 }
 
 struct sandbox *index_of_tag(const struct sandbox_core *core, const struct account *a, const char *req_tag,

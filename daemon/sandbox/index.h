@@ -27,6 +27,7 @@ struct owner {
 	struct account *account;
 	uid_t uid;
 	struct tree by_start;		/* index_node.of_owner */
+	size_t n;			/* its sandboxes */
 	uint32_t by_state[SANDBOX_GONE + 1];
 	uint32_t leases;		/* on its sandboxes */
 };
@@ -43,6 +44,10 @@ void index_node_init(struct index_node *n);
 /* For core_insert(), and when it leaves the table. -ENOMEM: it is not indexed. */
 must_check int index_add(struct sandbox_core *core, struct sandbox *b);
 void index_del(struct sandbox_core *core, struct sandbox *b);
+/* The start's: between the two, sandboxes come without a place in the order of pages, which all of them get at once, and nothing
+ * walks. -ENOMEM: they have none. */
+void index_begin_load(struct sandbox_core *core);
+must_check int index_end_load(struct sandbox_core *core);
 /* Before and after a change of its state or owner. */
 void index_uncount(struct sandbox *b);
 void index_count(struct sandbox *b);

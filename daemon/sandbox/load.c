@@ -272,9 +272,12 @@ int core_load(struct sandbox_core *core)
 
 	list_init(&ld.intents);
 	list_init(&ld.copies);
+	index_begin_load(core);
 	r = store_load(core->store, &v);
 	if (!r)
 		r = ld.err;
+	if (!r)
+		r = index_end_load(core);
 	if (!r)
 		r = warm_claims_load(core);
 	if (!r)

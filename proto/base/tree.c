@@ -46,6 +46,16 @@ static void raise_child(struct tree *t, struct tree_node *n)
 	p->up = n;
 }
 
+/* Puts n where the tree has an empty link, below `up`. */
+static void put_at(struct tree *t, struct tree_node **at, struct tree_node *up, struct tree_node *n)
+{
+	*n = (struct tree_node){ .up = up, .weight = draw(t) };
+	*at = n;
+	t->n++;
+	while (n->up && n->up->weight < n->weight)
+		raise_child(t, n);
+}
+
 void tree_insert(struct tree *t, struct tree_node *n, tree_cmp_fn *cmp)
 {
 	struct tree_node **at = &t->root, *up = NULL;
@@ -55,11 +65,15 @@ void tree_insert(struct tree *t, struct tree_node *n, tree_cmp_fn *cmp)
 		up = *at;
 		at = cmp(n, up) < 0 ? &up->left : &up->right;
 	}
-	*n = (struct tree_node){ .up = up, .weight = draw(t) };
-	*at = n;
-	t->n++;
-	while (n->up && n->up->weight < n->weight)
-		raise_child(t, n);
+	put_at(t, at, up, n);
+}
+
+void tree_append(struct tree *t, struct tree_node *n)
+{
+	struct tree_node *last = tree_last(t);
+
+	must(!tree_has(n));
+	put_at(t, last ? &last->right : &t->root, last, n);
 }
 
 static struct tree_node *heavier(struct tree_node *a, struct tree_node *b)

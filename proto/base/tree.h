@@ -32,6 +32,9 @@ static inline bool tree_has(const struct tree_node *n)
 }
 
 void tree_insert(struct tree *t, struct tree_node *n, tree_cmp_fn *cmp);
+/* The same for a node that comes behind all that are in: without a comparison, so that a tree is built from sorted nodes in
+ * linear time. */
+void tree_append(struct tree *t, struct tree_node *n);
 /* Nothing happens to a node that is in no tree. */
 void tree_del(struct tree *t, struct tree_node *n);
 struct tree_node *tree_first(const struct tree *t);		/* NULL = the end, here and below */

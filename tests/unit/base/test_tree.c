@@ -95,4 +95,26 @@ TEST(is_not_deep_when_all_come_in_order)
 	CHECK(depth_of(t.root) < 60);	/* about 34 are expected, and 60 never come */
 }
 
+TEST(appended_nodes_make_the_same_tree)
+{
+	static struct item v[2000];
+	struct tree t = { 0 };
+	struct rng rng;
+
+	rng_seed(&rng, 7);
+	for (size_t i = 0; i < ARRAY_SIZE(v); i++) {
+		v[i].key = i;
+		if (i % 2)
+			tree_append(&t, &v[i].node);
+	}
+	check(&t, v, ARRAY_SIZE(v));
+	CHECK(depth_of(t.root) < 50);	/* about 25 are expected */
+	/* What was appended can be changed as what was inserted. */
+	for (size_t i = 0; i < ARRAY_SIZE(v); i += 2)
+		tree_insert(&t, &v[i].node, by_key);
+	for (unsigned n = 0; n < 500; n++)
+		tree_del(&t, &v[rng_below(&rng, ARRAY_SIZE(v))].node);
+	check(&t, v, ARRAY_SIZE(v));
+}
+
 TEST_MAIN()
