@@ -206,8 +206,7 @@ static void backup_look_one(struct db *x, struct backup_facts *ret)
 {
 	int version = 0;
 
-	if (db_check(x) != SQLITE_OK || db_version(x, &version) != SQLITE_OK || version < 1 ||
-	    version > schema_version)
+	if (db_version(x, &version) != SQLITE_OK || version < 1 || version > schema_version)
 		return;
 	ret->mark = db_get_number(x, "mark");
 	db_get_host(x, ret->host);
@@ -226,6 +225,15 @@ void backup_look(struct state_dir *dir, struct backup_facts *ret)
 	if (open_file(dir, BACKUP_FILE, &x.sql) == SQLITE_OK)
 		backup_look_one(&x, ret);
 	db_close(&x);
+}
+
+bool backup_is_sound(struct state_dir *dir)
+{
+	struct db x = { .dir = dir };
+	bool sound = open_file(dir, BACKUP_FILE, &x.sql) == SQLITE_OK && db_check(&x) == SQLITE_OK;
+
+	db_close(&x);
+	return sound;
 }
 
 int backup_restore(struct state_dir *dir)

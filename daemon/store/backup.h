@@ -49,11 +49,13 @@ void backup_note(struct backup *b, const struct changes *c);
 must_check int backup_follow(struct backup *b, struct state_dir *dir, uint64_t from, uint64_t to);
 
 struct backup_facts {
-	bool usable;		/* it is sound, and of a schema that we know */
+	bool usable;		/* of a schema that we know; whether it is sound says backup_is_sound() */
 	uint64_t mark;
 	char host[HOSTID_LEN + 1];	/* "" = not known */
 };
 void backup_look(struct state_dir *dir, struct backup_facts *ret);
+/* Reads all of it, which takes long: for a copy that is wanted. */
+bool backup_is_sound(struct state_dir *dir);
 /* Makes a database from the copy, which stays. There must be none. 0 or -errno. */
 must_check int backup_restore(struct state_dir *dir);
 

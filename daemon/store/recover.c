@@ -152,6 +152,10 @@ int recover_open(struct db *db, struct state_dir *dir, const struct hostid *id, 
 	}
 	backup_look(dir, &backup);
 	choice = recover_choose(&have, &backup, id, &doubt);
+	if (choice == RECOVER_BACKUP && !backup_is_sound(dir)) {
+		backup.usable = false;
+		choice = recover_choose(&have, &backup, id, &doubt);
+	}
 	if (choice != RECOVER_DATABASE)
 		r = go_on_with(db, choice, &have, exists && rc != SQLITE_OK, now_wall_ms, report);
 	if (r)

@@ -323,6 +323,24 @@ TEST(corrupt_is_replaced_by_the_copy)
 	dir_drop();
 }
 
+/* The copy's first page says whose and how new it is; only a look at all of it shows that the rest is broken. */
+TEST(a_copy_that_is_broken_behind_its_head_is_not_taken)
+{
+	struct s s;
+
+	dir_make();
+	s_open(&s);
+	put(&s, "i1", "first");
+	s_close(&s);
+	sh("rm %s/agentboxd.db; dd if=/dev/urandom of=%s/backup.db bs=4096 seek=1 count=28 conv=notrunc 2>/dev/null", dir, dir);
+	s_open(&s);
+	CHECK_INT(s.n, 0);
+	CHECK(s.report.created);
+	CHECK_INT(store_doubt(s.store), STORE_LOST);
+	s_close(&s);
+	dir_drop();
+}
+
 /* An earlier database was put back. With the copy its younger rows win; without, they are known to be old. */
 TEST(rolled_back)
 {
