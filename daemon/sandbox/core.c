@@ -705,8 +705,7 @@ static int name_adopted(struct sandbox_core *core, struct sandbox *b, const char
 
 		if (!warning)
 			return -ENOMEM;
-		free(b->warning);
-		b->warning = warning;
+		text_give(&b->warning, warning);
 		return 0;
 	}
 	n->generation++;

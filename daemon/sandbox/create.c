@@ -262,8 +262,7 @@ static void warn_if_capped(struct creation *c, struct sandbox *b)
 			  (long long)(b->end_at_ms - b->started_at_ms) / 1000);
 	if (!text)
 		return;
-	free(b->warning);
-	b->warning = text;
+	text_give(&b->warning, text);
 	sandbox_save(c->att.core, b, false);
 }
 

@@ -469,8 +469,7 @@ int index_set_name(struct sandbox *b, const char *name)
 		return -ENOMEM;
 	ring_key(&k, b->uid, b->name);
 	ring_leave(&core->named_map, &k, &b->index.same_name);
-	free(b->name);
-	b->name = copy;
+	text_give(&b->name, copy);
 	if (!b->index.owner || !name[0])
 		return 0;
 	ring_key(&k, b->uid, name);

@@ -64,26 +64,49 @@ bool sandbox_is_live(const struct sandbox *b)
 	return b->state != SANDBOX_GONE && b->state != SANDBOX_KILLING;
 }
 
-int text_set(char **field, const char *s)
-{
-	char *copy = str_dup(s ? s : "");
+/* The text of every field of a sandbox that was not set: most are not, and each would be an allocation. */
+static const char no_text[] = "";
 
+static void text_free(char *s)
+{
+	if (s != no_text)
+		free(s);
+}
+
+static void secret_free(char *s)
+{
+	if (s != no_text)
+		str_free_secret(s);
+}
+
+void text_give(char **field, char *text)
+{
+	text_free(*field);
+	*field = text;
+}
+
+static int set_by(void (*free_old)(char *), char **field, const char *s)
+{
+	char *copy;
+
+	if (*field == no_text && str_is_empty(s))
+		return 0;
+	copy = str_dup(s ? s : "");
 	if (!copy)
 		return -ENOMEM;
-	free(*field);
+	free_old(*field);
 	*field = copy;
 	return 0;
 }
 
+int text_set(char **field, const char *s)
+{
+	return set_by(text_free, field, s);
+}
+
 static int secret_set(char **field, const char *s)
 {
-	char *copy = str_dup(s ? s : "");
-
-	if (!copy)
-		return -ENOMEM;
-	str_free_secret(*field);
-	*field = copy;
-	return 0;
+	return set_by(secret_free, field, s);
 }
 
 struct sandbox *sandbox_free(struct sandbox *b)
@@ -96,25 +119,25 @@ struct sandbox *sandbox_free(struct sandbox *b)
 	b->runner = runner_free(b);
 	defer_cancel(&b->turn_kick);
 	b->network = cloud_network_free(b->network);
-	free(b->network_text);
+	text_free(b->network_text);
 	b->metrics.m = cloud_metrics_free(b->metrics.m);
 	b->magic = 0;
 	free(b->id);
-	free(b->name);
-	free(b->req_tag);
-	free(b->template_id);
-	free(b->alias);
-	free(b->envd_version);
-	free(b->domain);
-	free(b->warning);
-	str_free_secret(b->access_token);
-	str_free_secret(b->traffic_token);
+	text_free(b->name);
+	text_free(b->req_tag);
+	text_free(b->template_id);
+	text_free(b->alias);
+	text_free(b->envd_version);
+	text_free(b->domain);
+	text_free(b->warning);
+	secret_free(b->access_token);
+	secret_free(b->traffic_token);
 	pairs_fini(&b->metadata);
 	recipe_fini(&b->recipe);
-	free(b->replaces);
-	free(b->ended_by);
-	free(b->warm);
-	free(b->gone_evidence);
+	text_free(b->replaces);
+	text_free(b->ended_by);
+	text_free(b->warm);
+	text_free(b->gone_evidence);
 	free(b);
 	return NULL;
 }
@@ -146,8 +169,7 @@ int sandbox_new(struct account *a, const char *id, struct sandbox **ret)
 	if (text_set(&b->id, id) < 0)
 		return -ENOMEM;
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-		if (text_set(texts[i], "") < 0)
-			return -ENOMEM;
+		*texts[i] = (char *)no_text;
 	*ret = give(b);
 	return 0;
 }
@@ -169,11 +191,11 @@ static int texts_from_row(struct sandbox *b, const struct row_sandbox *r)
 /* A row's wall time as BOOTTIME; one in the future (the clock was set back) counts as now. */
 static int64_t boot_of_past(int64_t wall_ms)
 {
-	int64_t ago = clock_wall_ms() - wall_ms, now = (int64_t)clock_boot_ms(), at;
+	int64_t at;
 
 	if (!wall_ms)
 		return 0;
-	at = now - MAX(ago, (int64_t)0);
+	at = (int64_t)clock_boot_ms() - MAX(clock_wall_ms() - wall_ms, (int64_t)0);
 	return at ? at : 1;
 }
 

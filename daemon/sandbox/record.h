@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One sandbox: what is known of it, and the state machine. sandbox_set_state() is the one writer of its
- * state. A sandbox is owned by the table of the core (core.h) from core_insert() on.
+ * state. A sandbox is owned by the table of the core (core.h) from core_insert() on. Its texts are never NULL; text_set() and
+ * text_give() alone change them, since those that never were set share one "".
  */
 #ifndef AB_DAEMON_SANDBOX_RECORD_H
 #define AB_DAEMON_SANDBOX_RECORD_H
@@ -140,5 +141,6 @@ void sandbox_target_of(const struct sandbox *b, struct sandbox_target *ret);
 void sandbox_refusal(const struct sandbox *b, struct status *ret);
 
 must_check int text_set(char **field, const char *s);	/* NULL counts as "" */
+void text_give(char **field, char *text);		/* takes a heap text over */
 
 #endif

@@ -107,8 +107,7 @@ static void warn_if_capped(struct sandbox *b, uint32_t timeout_s, int64_t date_m
 	text = str_printf("%s: it ends at %s, earlier than asked for", capped, at);
 	if (!text)
 		return;
-	free(b->warning);
-	b->warning = text;
+	text_give(&b->warning, text);
 }
 
 static void end_with(struct sandbox_op *op, struct sandbox *b)
