@@ -300,7 +300,7 @@ int core_load(struct sandbox_core *core)
 		else if (b->state == SANDBOX_PAUSING)
 			sandbox_set_state(b, SANDBOX_RUNNING);	/* or PAUSED: the first list says */
 		if (b->state != SANDBOX_GONE)
-			runner_poke(b);
+			runner_poke_later(b);
 	}
 	lease_loaded(core);
 	doubt_load(core);
