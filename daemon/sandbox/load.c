@@ -20,6 +20,7 @@
 struct loader {
 	struct sandbox_core *core;
 	struct list intents, copies;	/* struct saved_row: worked on when every row is there */
+	struct policy_memo memo;
 	int err;
 	unsigned strangers;	/* rows of accounts that are not configured */
 };
@@ -41,7 +42,7 @@ static void load_sandbox(const struct row_sandbox *r, void *user)
 		ld->strangers++;
 		return;
 	}
-	e = sandbox_from_row(a, r, &b);
+	e = sandbox_from_row(a, r, &ld->memo, &b);
 	if (!e) {
 		b->loaded = true;
 		e = core_insert(ld->core, b);

@@ -215,7 +215,7 @@ static int row_of_tri(enum tri v)
 	return (int)v - 1;
 }
 
-int sandbox_from_row(struct account *a, const struct row_sandbox *r, struct sandbox **ret)
+int sandbox_from_row(struct account *a, const struct row_sandbox *r, struct policy_memo *memo, struct sandbox **ret)
 {
 	scoped(sandbox_freep) struct sandbox *b = NULL;
 	int e = sandbox_new(a, r->id, &b);
@@ -247,7 +247,7 @@ int sandbox_from_row(struct account *a, const struct row_sandbox *r, struct sand
 						 .auto_resume = tri_of_row(r->auto_resume) };
 	if (r->network[0] && cloud_network_parse(r->network, &b->network) < 0)
 		log_warn("sandbox_network", "sandbox=%s row=unreadable ignoring=1", b->id);
-	if (policy_parse(r->policy, &b->policy) < 0) /* the default ends nothing */
+	if (policy_parse_next(memo, r->policy, &b->policy) < 0) /* the default ends nothing */
 		log_warn("sandbox_policy", "sandbox=%s policy=%s using=default", b->id,
 			 log_q(r->policy));
 	b->as_of_ms = r->as_of_ms;

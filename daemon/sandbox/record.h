@@ -123,8 +123,8 @@ void sandbox_freep(struct sandbox **b);
 /* A sandbox that is not in the table, with what a create, list or get said of it. */
 must_check int sandbox_from_cloud(struct account *a, const struct cloud_sandbox *s,
 				  struct sandbox **ret);
-/* The row's account must be `a`. */
-must_check int sandbox_from_row(struct account *a, const struct row_sandbox *r, struct sandbox **ret);
+/* The row's account must be `a`. `memo` goes from row to row. */
+must_check int sandbox_from_row(struct account *a, const struct row_sandbox *r, struct policy_memo *memo, struct sandbox **ret);
 /* `policy_text` holds the row's policy while the row is used. */
 void sandbox_to_row(const struct sandbox *b, char policy_text[POLICY_TEXT_MAX],
 		    struct row_sandbox *ret);

@@ -121,6 +121,21 @@ int policy_parse(const char *s, struct policy *ret)
 	return 0;
 }
 
+int policy_parse_next(struct policy_memo *m, const char *s, struct policy *ret)
+{
+	int r;
+
+	if (!m->text[0] || !str_eq(m->text, s)) {
+		m->text[0] = 0;
+		r = policy_parse(s, &m->policy);
+		if (r < 0)
+			return r;
+		(void)str_copy(m->text, sizeof(m->text), s);
+	}
+	*ret = m->policy;
+	return 0;
+}
+
 /* --- changes --- */
 
 enum kind { KIND_BOOL, KIND_ACTION, KIND_SPAN, KIND_ON_GONE };

@@ -81,5 +81,11 @@ bool policy_is_valid(const struct policy *p);
 void policy_format(const struct policy *p, char ret[POLICY_TEXT_MAX]);
 /* The text of policy_format(). Unknown keys are ignored, missing ones get their default; -EINVAL for a bad value. */
 must_check int policy_parse(const char *s, struct policy *ret);
+/* The same for many texts in a row, of which most are like the one before. Begin with zeros. */
+struct policy_memo {
+	char text[POLICY_TEXT_MAX];	/* the last one that was taken; "" = none was */
+	struct policy policy;
+};
+must_check int policy_parse_next(struct policy_memo *m, const char *s, struct policy *ret);
 
 #endif

@@ -136,6 +136,24 @@ TEST(policies)
 	CHECK(policy_parse("ma=1x", &q) < 0);
 }
 
+/* A memo changes nothing, whatever came before. */
+TEST(policies_in_a_row)
+{
+	static const char *const texts[] = { "ka=0;ru=1", "ka=0;ru=1", "or=x", "ka=0;ru=1", "", "or=x", "or=x", "ka=1", "it=7", "it=7" };
+	struct policy_memo memo = { 0 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		struct policy want, have;
+		int r;
+
+		policy_default(&want);
+		policy_default(&have);
+		r = policy_parse(texts[i], &want);
+		CHECK_INT(policy_parse_next(&memo, texts[i], &have), r);
+		CHECK(policy_equal(&want, &have));
+	}
+}
+
 TEST(tags_there_and_back)
 {
 	struct tags in = {.host = "h",
