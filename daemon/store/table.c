@@ -96,7 +96,17 @@ static void put_int(const struct column *c, void *p, int64_t v)
 	uint8_t small = (uint8_t)v;
 	uint32_t mid = (uint32_t)v;
 
-	memcpy(p, c->size == sizeof(small) ? &small : c->size == sizeof(mid) ? (void *)&mid : &v, c->size);
+	switch (c->size) {
+	case sizeof(small):
+		memcpy(p, &small, sizeof(small));
+		break;
+	case sizeof(mid):
+		memcpy(p, &mid, sizeof(mid));
+		break;
+	default:
+		memcpy(p, &v, sizeof(v));
+		break;
+	}
 }
 
 static void put(const struct column *c, void *row, const struct value *v)
@@ -124,16 +134,22 @@ static void put(const struct column *c, void *row, const struct value *v)
 	}
 }
 
-void row_check_column(const struct column *c, void *row, const struct value *v, struct row_check *check)
+static void put_otherwise(const struct column *c, void *row, struct row_check *check)
 {
 	const struct value otherwise = { .i = c->otherwise };
-	bool fits = is_within(c, v);
+	const char **what = c->required ? &check->refused : &check->replaced;
 
-	put(c, row, fits ? v : &otherwise);
-	if (!fits && c->required && !check->refused)
-		check->refused = c->name;
-	if (!fits && !c->required && !check->replaced)
-		check->replaced = c->name;
+	put(c, row, &otherwise);
+	if (!*what)
+		*what = c->name;
+}
+
+void row_check_column(const struct column *c, void *row, const struct value *v, struct row_check *check)
+{
+	if (is_within(c, v))
+		put(c, row, v);
+	else
+		put_otherwise(c, row, check);
 }
 
 void row_check_end(const struct table *t, const void *row, struct row_check *check)

@@ -206,11 +206,25 @@ size_t str_utf8_len(const void *data, size_t n)
 	return 0;
 }
 
+/* Are these eight bytes all ASCII, and none of them a NUL? */
+static bool is_ascii_word(const unsigned char *p)
+{
+	const uint64_t high = 0x8080808080808080u;
+	uint64_t w;
+
+	memcpy(&w, p, sizeof(w));
+	return !(w & high) && ((w + (high - 0x0101010101010101u)) & high) == high;
+}
+
 bool str_is_utf8(const void *data, size_t n)
 {
 	const unsigned char *p = data;
 
 	for (size_t i = 0, step; i < n; i += step) {
+		if (n - i >= 8 && is_ascii_word(p + i)) {
+			step = 8;
+			continue;
+		}
 		step = p[i] && p[i] < 0x80 ? 1 : str_utf8_len(p + i, n - i);
 		if (!step)
 			return false;

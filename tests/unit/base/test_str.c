@@ -80,8 +80,18 @@ TEST(utf8)
 		{ "\xff", 1, false },	     { "\xe0\x80\x80", 3, false },
 	};
 
-	for (size_t i = 0; i < ARRAY_SIZE(t); i++)
-		CHECK(str_is_utf8(t[i].s, t[i].n) == t[i].ok);
+	/* Between so many other bytes, since eight of them are looked at together. */
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		for (size_t before = 0; before < 18; before++) {
+			for (size_t after = 0; after < 18; after++) {
+				char s[40];
+
+				memset(s, 'x', sizeof(s));
+				memcpy(s + before, t[i].s, t[i].n);
+				CHECK(str_is_utf8(s, before + t[i].n + after) == t[i].ok);
+			}
+		}
+	}
 }
 
 TEST(percent)
