@@ -112,6 +112,13 @@ struct sandbox *core_find(struct sandbox_core *core, const struct account *a, co
 	return map_get(&core->sandbox_map, key, key_of(key, a->index, id));
 }
 
+void core_reserve(struct sandbox_core *core, size_t n)
+{
+	map_reserve(&core->sandbox_map, n);
+	map_reserve(&core->tag_map, n);
+	map_reserve(&core->seq_map, n);
+}
+
 int core_insert(struct sandbox_core *core, struct sandbox *b)
 {
 	char key[KEY_MAX];

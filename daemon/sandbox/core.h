@@ -168,6 +168,7 @@ struct uid_limit *core_uid_limit(struct sandbox_core *core, uid_t uid);	/* NULL 
 must_check int core_uid_limit_of(struct sandbox_core *core, uid_t uid, struct uid_limit **ret);
 
 struct sandbox *core_find(struct sandbox_core *core, const struct account *a, const char *id);
+void core_reserve(struct sandbox_core *core, size_t n);	/* room for so many sandboxes, most of them made by us */
 /* Takes `b` over; not on failure: -EEXIST, -ENOMEM. */
 must_check int core_insert(struct sandbox_core *core, struct sandbox *b);
 void core_forget(struct sandbox_core *core, struct sandbox *b);	/* from memory and the store */

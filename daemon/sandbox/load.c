@@ -31,6 +31,14 @@ struct saved_row {
 	union row row;
 };
 
+static void on_table(enum row_table table, size_t n_rows, void *user)
+{
+	struct loader *ld = user;
+
+	if (table == ROW_TABLE_sandbox)
+		core_reserve(ld->core, n_rows);
+}
+
 static void load_sandbox(const struct row_sandbox *r, void *user)
 {
 	struct loader *ld = user;
@@ -257,6 +265,7 @@ int core_load(struct sandbox_core *core)
 {
 	struct loader ld = { .core = core };
 	struct store_visitor v = {
+		.begins = on_table,
 		.sandbox = load_sandbox,
 		.intent = load_intent,
 		.request = load_request,

@@ -90,14 +90,30 @@ static int load_table(struct store *s, const struct store_visitor *v, enum row_t
 	return -EIO;
 }
 
+static size_t count_rows(struct store *s, enum row_table table)
+{
+	char *sql = str_printf("SELECT count(*) FROM %s", store_tables[table].name);
+	struct sqlite3_stmt *stmt = NULL;
+	size_t n = 0;
+
+	if (sql && sqlite3_prepare_v2(s->db.sql, sql, -1, &stmt, NULL) == SQLITE_OK && sqlite3_step(stmt) == SQLITE_ROW)
+		n = (size_t)sqlite3_column_int64(stmt, 0);
+	(void)sqlite3_finalize(stmt);
+	free(sql);
+	return n;
+}
+
 int store_load(struct store *s, const struct store_visitor *v)
 {
 	int r = 0;
 
 	must(!s->worker);
 	for (enum row_table i = 0; i < ROW_TABLES && !r; i++)
-		if (store_wants(v, i))
+		if (store_wants(v, i)) {
+			if (v->begins)
+				v->begins(i, count_rows(s, i), v->user);
 			r = load_table(s, v, i);
+		}
 	return r;
 }
 

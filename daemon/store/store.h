@@ -80,6 +80,8 @@ struct store_refused {
 /* A function for each table: called for every row, in the order in which rows were last put (sandboxes and leases: first put). */
 struct store_visitor {
 	void *user;
+	/* May be NULL. Before the rows of a table: there are so many. */
+	void (*begins)(enum row_table table, size_t n_rows, void *user);
 	void (*refused)(const struct store_refused *r, void *user);
 #define TABLE_BEGIN(table) void (*table)(const struct row_##table *r, void *user);
 #include "daemon/store/rows/tables.def"

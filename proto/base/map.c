@@ -7,6 +7,9 @@
 
 #include "proto/base/rng.h"
 
+#define SLOTS_MIN  16u
+#define SLOTS_EACH 2u	/* for each entry, at least: looking into another's entry waits for memory */
+
 struct map_entry {
 	struct map_entry *next;
 	uint64_t hash;
@@ -77,9 +80,8 @@ static struct map_entry **map_find(const struct map *m, const void *key, size_t 
 	return NULL;
 }
 
-static int map_grow(struct map *m)
+static int set_slots(struct map *m, size_t n)
 {
-	size_t n = m->n_slots ? m->n_slots * 2 : 16;
 	struct map_entry **slots = calloc(n, sizeof(struct map_entry *));
 
 	if (!slots)
@@ -99,6 +101,16 @@ static int map_grow(struct map *m)
 	return 0;
 }
 
+void map_reserve(struct map *m, size_t n)
+{
+	size_t n_slots = SLOTS_MIN;
+
+	while (n_slots < SLOTS_EACH * n)
+		n_slots *= 2;
+	if (n_slots > m->n_slots)
+		(void)!set_slots(m, n_slots);
+}
+
 int map_put(struct map *m, const void *key, size_t n, void *value)
 {
 	uint64_t h = hash_key(key, n);
@@ -109,8 +121,8 @@ int map_put(struct map *m, const void *key, size_t n, void *value)
 		(*at)->value = value;
 		return 0;
 	}
-	if (m->n >= m->n_slots) {
-		r = map_grow(m);
+	if (SLOTS_EACH * m->n >= m->n_slots) {
+		r = set_slots(m, m->n_slots ? m->n_slots * 2 : SLOTS_MIN);
 		if (r < 0)
 			return r;
 	}

@@ -25,6 +25,8 @@ uint64_t map_hash(const void *key, size_t key_len);
 
 void map_fini(struct map *m);
 
+/* Room for so many in all, so that it does not grow step by step. Without memory nothing changes. */
+void map_reserve(struct map *m, size_t n);
 /* Adds or replaces. Returns 0, or -ENOMEM with the map unchanged. */
 must_check int map_put(struct map *m, const void *key, size_t key_len, void *value);
 void *map_get(const struct map *m, const void *key, size_t key_len);

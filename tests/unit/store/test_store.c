@@ -58,7 +58,16 @@ struct seen {
 	char last_id[64], last_token[64], last_name[64];
 	uint64_t last_seq;
 	char metadata[16];
+	size_t announced;	/* sandboxes */
 };
+
+static void on_table(enum row_table table, size_t n_rows, void *user)
+{
+	struct seen *s = user;
+
+	if (table == ROW_TABLE_sandbox && !s->sandboxes)
+		s->announced = n_rows;
+}
 
 static void on_sandbox(const struct row_sandbox *r, void *user)
 {
@@ -155,7 +164,7 @@ static enum store_open_result db_open(struct db *d)
 {
 	struct store_options o = { .state_dir = dir, .now_wall_ms = 1700000000000 };
 	struct store_visitor v = { .sandbox = on_sandbox, .intent = on_intent, .request = on_request,
-				   .name = on_name, .lease = on_lease, .event = on_event, .refused = on_refused, .user = &d->seen };
+				   .name = on_name, .lease = on_lease, .event = on_event, .refused = on_refused, .begins = on_table, .user = &d->seen };
 	enum store_open_result r;
 
 	memset(d, 0, sizeof(*d));
@@ -167,6 +176,8 @@ static enum store_open_result db_open(struct db *d)
 		return r;
 	}
 	CHECK(!store_load(d->store, &v));
+	CHECK(d->seen.announced >= d->seen.sandboxes);	/* the refused ones count, too */
+	CHECK(d->seen.announced <= d->seen.sandboxes + d->seen.refused);
 	CHECK(!store_start(d->store));
 	return r;
 }
