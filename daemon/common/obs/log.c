@@ -211,7 +211,8 @@ static void make_printable(char *text)
 void log_event(enum log_level level, const char *event, const char *fmt, ...)
 {
 	enum log_kind kind;
-	char rest[LINE_MAX_BYTES], more[64];
+	scratch_ char rest[LINE_MAX_BYTES];
+	char more[64];
 	unsigned dropped;
 	va_list ap;
 

@@ -33,7 +33,12 @@ void log_event(enum log_level level, const char *event, const char *fmt, ...) pr
 #define log_error(...) log_event(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warn(...)  log_event(LOG_LEVEL_WARN, __VA_ARGS__)
 #define log_info(...)  log_event(LOG_LEVEL_INFO, __VA_ARGS__)
-#define log_debug(...) log_event(LOG_LEVEL_DEBUG, __VA_ARGS__)
+/* Its arguments are looked at only where it is written: most daemons write none of these lines. */
+#define log_debug(...)                                                                             \
+	do {                                                                                       \
+		if (log_is_on(LOG_LEVEL_DEBUG))                                                    \
+			log_event(LOG_LEVEL_DEBUG, __VA_ARGS__);                                   \
+	} while (0)
 
 /* Quoted, control bytes as blanks, cut at 256 bytes; valid until the 8th next call. Loop thread. */
 const char *log_q(const char *s);
