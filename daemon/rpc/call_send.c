@@ -124,10 +124,10 @@ static void pack(const ProtobufCMessage *m, size_t n, uint8_t *p)
 	protobuf_c_message_pack(m, p + FRAME_PREFIX_BYTES);
 }
 
-/* Packed where it is sent from. */
-static int write_message(struct rpc_call *c, const ProtobufCMessage *m)
+/* Packed, to n bytes, where it is sent from. */
+static int write_message(struct rpc_call *c, const ProtobufCMessage *m, size_t n)
 {
-	size_t n = protobuf_c_message_get_packed_size(m), all = n + FRAME_PREFIX_BYTES;
+	size_t all = n + FRAME_PREFIX_BYTES;
 	uint8_t *p;
 	int r;
 
@@ -167,15 +167,20 @@ static void note_sent(struct rpc_call *c, int r)
 	note_failure(c, r);
 }
 
-void rpc_call_send(struct rpc_call *c, const ProtobufCMessage *message)
+static void send_packed(struct rpc_call *c, const ProtobufCMessage *message, size_t n)
 {
 	int r;
 
 	must(c->state == CALL_OPEN);
 	r = write_head(c);
 	if (!r)
-		r = write_message(c, message);
+		r = write_message(c, message, n);
 	note_sent(c, r);
+}
+
+void rpc_call_send(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	send_packed(c, message, protobuf_c_message_get_packed_size(message));
 }
 
 void rpc_call_send_encoded(struct rpc_call *c, const void *head, size_t n_head, const void *p, size_t n)
@@ -205,33 +210,46 @@ void call_answer_failed(struct rpc_call *c, struct status *st)
 		status_errno(st, -ENOMEM, "answering");
 }
 
-void rpc_call_reply(struct rpc_call *c, const ProtobufCMessage *message)
+/* All of its answer was given to the exchange, or that failed. */
+static void end_answered(struct rpc_call *c)
 {
-	size_t n = protobuf_c_message_get_packed_size(message) + FRAME_PREFIX_BYTES;
-	struct status st = STATUS_OK;
+	static const struct status ok = STATUS_OK;
+	scratch_ struct status st;
 
-	if (n > http_stream_room(c->x) && n > quota_spare(c->conn->quota)) {
-		status_set(&st, R_TOO_MANY_STREAMS, "so much is held for uid %u, or on this connection, that an answer of "
-			   "%zu bytes has to wait until others are read", owner_uid(c->conn->who.uid), n);
-		call_end(c, &st);
-		return;
-	}
-	rpc_call_send(c, message);
 	if (c->broken)
 		call_answer_failed(c, &st);
-	call_note_about_all(c, message);
+	call_end(c, c->broken ? &st : &ok);
+}
+
+/* False: an answer of n bytes had no room, and the call has ended with that. */
+static bool has_room(struct rpc_call *c, size_t n)
+{
+	scratch_ struct status st;
+
+	if (n <= http_stream_room(c->x) || n <= quota_spare(c->conn->quota))
+		return true;
+	status_set(&st, R_TOO_MANY_STREAMS, "so much is held for uid %u, or on this connection, that an answer of "
+		   "%zu bytes has to wait until others are read", owner_uid(c->conn->who.uid), n);
 	call_end(c, &st);
+	return false;
+}
+
+void rpc_call_reply(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	size_t n = protobuf_c_message_get_packed_size(message);
+
+	if (!has_room(c, n + FRAME_PREFIX_BYTES))
+		return;
+	send_packed(c, message, n);
+	call_note_about_all(c, message);
+	end_answered(c);
 }
 
 void rpc_call_finish(struct rpc_call *c)
 {
-	struct status st = STATUS_OK;
-
 	must(c->state == CALL_OPEN);
 	note_failure(c, write_head(c));
-	if (c->broken)
-		call_answer_failed(c, &st);
-	call_end(c, &st);
+	end_answered(c);
 }
 
 void rpc_call_fail(struct rpc_call *c, const struct status *st)

@@ -25,12 +25,16 @@
 static void reply_sandbox(void *user, const struct status *st, const struct sandbox_view *sandbox)
 {
 	struct rpc_call *c = pending_take(user);
-	struct msg_sandbox s = { .entries = NULL };
-	struct status failure = *st;
+	scratch_ struct msg_sandbox s;
 
-	if (status_ok(st) && msg_sandbox_init(&s, sandbox) < 0)
-		status_errno(&failure, -ENOMEM, "answering");
-	rpc_call_answer(c, &failure, &s.m.base);
+	if (!status_ok(st)) {
+		rpc_call_fail(c, st);
+		return;
+	}
+	if (msg_sandbox_init(&s, sandbox) < 0)
+		rpc_call_fail_errno(c, -ENOMEM, "answering");
+	else
+		rpc_call_reply(c, &s.m.base);
 	msg_sandbox_fini(&s);
 }
 
@@ -135,7 +139,7 @@ static void on_get(struct rpc_call *c, const ProtobufCMessage *message)
 	const Agentbox__V1__GetSandboxRequest *q = (const void *)message;
 	uint64_t staleness_ms = SANDBOX_STALENESS_DEFAULT;
 	struct pending *p = pending_new(c, q->sandbox);
-	struct status st = STATUS_OK;
+	scratch_ struct status st;
 
 	if (!p)
 		return;
