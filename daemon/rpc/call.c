@@ -52,12 +52,13 @@ enum admit_what call_charged_as(const struct rpc_method *m)
 /* Nothing of a call is looked at before it is known that its client may make it. */
 static bool is_cleared(struct rpc_call *c)
 {
-	struct status st = STATUS_OK;
+	scratch_ struct status st;
 
 	if (c->is_cleared || c->state == CALL_ENDED)
 		return true;
 	if (c->conn->is_asked)
 		return false;
+	status_clear(&st);
 	c->is_cleared = rpc_right_check(c->conn, c->method, &st);
 	if (!c->is_cleared)
 		call_stop(c, &st, RPC_GONE_SERVER);
@@ -76,7 +77,7 @@ void call_look(struct rpc_call *c)
 		return;
 	}
 	if (c->broken && c->state != CALL_ENDED) {
-		struct status st = STATUS_OK;
+		scratch_ struct status st;
 
 		call_answer_failed(c, &st);
 		call_stop(c, &st, RPC_GONE_SERVER);
@@ -106,7 +107,7 @@ void call_on_again(struct defer *d, void *user)
 void call_on_time(struct timer *t, void *user)
 {
 	struct rpc_call *c = call_from(user);
-	struct status st = STATUS_OK;
+	scratch_ struct status st;
 
 	if (c->state == CALL_ENDED) {
 		if (http_stream_unsent(c->x) + RPC_FLUSH_BYTES <= c->unsent) {

@@ -193,7 +193,7 @@ static struct rpc_call *call_make(struct quota *q)
 void rpc_call_begin(struct rpc_server *s, struct rpc_conn *conn, struct http_stream *x)
 {
 	struct rpc_call *c = call_make(conn->quota);
-	struct status st = STATUS_OK;
+	scratch_ struct status st;
 	int http_status;
 
 	if (!c) {
@@ -215,6 +215,7 @@ void rpc_call_begin(struct rpc_server *s, struct rpc_conn *conn, struct http_str
 	http_stream_set_owner(x, call_on_ready, c);
 	s->calls_total++;
 
+	status_clear(&st);
 	http_status = http_stream_head_is_cut(x) ? 0 : grpc_check_request(http_stream_head(x));
 	if (http_status)
 		refuse_http(c, http_status);

@@ -165,7 +165,7 @@ static const char *result_name(const struct status *st)
 /* Our side's one end. The handler is not told: either it asked for this, or the caller tells it. */
 void call_end(struct rpc_call *c, const struct status *st)
 {
-	struct status explained;
+	scratch_ struct status explained;
 
 	if (st->reason == R_UID_DENIED) {
 		explained = *st;

@@ -50,7 +50,7 @@ void call_no_memory(struct rpc_call *c, size_t n, struct status *st)
 
 static ProtobufCMessage *decode(struct rpc_call *c, const struct buf *b, struct status *st)
 {
-	struct scan_error err = { .path = "" };
+	scratch_ struct scan_error err;	/* written on failure */
 	ProtobufCMessage *m;
 	enum scan_result r;
 	size_t memory;
@@ -237,10 +237,11 @@ void call_open(struct rpc_call *c)
 
 static void read_one_request(struct rpc_call *c)
 {
-	struct status st = STATUS_OK;
+	scratch_ struct status st;
 	ProtobufCMessage *m;
 	int r;
 
+	status_clear(&st);
 	while ((r = read_message(c, &m, &st)) == FRAME_MESSAGE) {
 		if (c->request) {
 			protobuf_c_message_free_unpacked(m, NULL);

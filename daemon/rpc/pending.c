@@ -35,7 +35,7 @@ void pending_fail(struct pending *p, const struct status *st)
 
 void pending_started(struct pending *p, int r)
 {
-	struct status st;
+	scratch_ struct status st;
 
 	if (r == 0)
 		return;

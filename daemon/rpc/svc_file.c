@@ -503,7 +503,7 @@ bool file_check_path(const char *path, const char *field, struct status *st)
 
 bool file_call_take(struct file_call *x, const char *sandbox, const char *path, const char *field, const char *user)
 {
-	struct status st;
+	scratch_ struct status st;
 
 	if (!check_required(sandbox, "sandbox", &st) || !check_required(path, field, &st) || !file_check_path(path, field, &st)) {
 		file_call_fail(x, &st);
@@ -523,7 +523,7 @@ static void svc_file_begin(struct rpc_call *call, const char *sandbox, const cha
 			   void (*go)(struct file_call *x))
 {
 	struct file_call *x = file_call_new(call);
-	struct status st;
+	scratch_ struct status st;
 
 	if (!x || !file_call_take(x, sandbox, path, other ? "source" : "path", user))
 		return;

@@ -107,7 +107,7 @@ int core_uid_limit_of(struct sandbox_core *core, uid_t uid, struct uid_limit **r
 
 struct sandbox *core_find(struct sandbox_core *core, const struct account *a, const char *id)
 {
-	char key[KEY_MAX];
+	scratch_ char key[KEY_MAX];
 
 	return map_get(&core->sandbox_map, key, key_of(key, a->index, id));
 }

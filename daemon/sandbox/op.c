@@ -109,7 +109,7 @@ static bool reads_request(struct sandbox_op *op)
 static void on_kick(struct defer *d, void *user)
 {
 	struct sandbox_op *op = op_from(user);
-	struct status st;
+	scratch_ struct status st;
 
 	/* The caller has given up already. */
 	if (op->deadline_ms && clock_boot_ms() >= op->deadline_ms) {
@@ -315,7 +315,7 @@ void op_end_sandbox(struct sandbox_op *op, const struct status *st, const struct
 
 void op_end_sandbox_of(struct sandbox_op *op, const struct sandbox *b, enum sandbox_source source)
 {
-	struct status ok = STATUS_OK;
+	static const struct status ok = STATUS_OK;
 	struct sandbox_view v;
 
 	sandbox_view(b, source, &v);
@@ -452,7 +452,7 @@ void op_fail(struct sandbox_op *op, const struct status *st)
 
 void op_fail_errno(struct sandbox_op *op, int err)
 {
-	struct status st;
+	scratch_ struct status st;
 
 	status_errno(&st, err, op->kind->name);
 	op_fail(op, &st);

@@ -266,7 +266,7 @@ static uint32_t assign(struct origin *o, enum pool_class cls, uint64_t now)
 	list_for_each_safe(n, &o->queue[cls]) {
 		struct pool_req *r = list_entry(n, struct pool_req, node);
 		bool probing = false;
-		struct status why = STATUS_OK;
+		scratch_ struct status why;
 		struct uconn *c;
 		int k;
 
@@ -338,7 +338,7 @@ static void dial_more(struct origin *o, uint32_t left, uint64_t now)
 	bool h1 = o->version == HTTP_VERSION_1_1;
 	uint32_t want = h1 ? MIN(left, DIAL_PARALLEL_H1) : left || is_crowded(o) || has_expired(o);
 	uint32_t max = h1 ? o->pool->o.max_conns_h1 : o->pool->o.max_conns_h2;
-	struct status why = STATUS_OK;
+	scratch_ struct status why;
 
 	while (o->n_dialing < want && o->n_conns < max && may_dial(o, now)) {
 		int r = uconn_dial(o);

@@ -413,7 +413,7 @@ static void req_bury(void *p)
 struct pool_req *pool_request(struct pool *p, const struct pool_ask *a)
 {
 	struct pool_req *r = calloc(1, sizeof(*r));
-	struct status why = STATUS_OK;
+	scratch_ struct status why;
 
 	if (!r)
 		return NULL;

@@ -56,6 +56,16 @@ struct status {
 
 #define STATUS_OK { .code = CODE_OK }
 
+/* OK, of a scratch_ one: what nobody reads of it keeps what was there before. */
+static inline void status_clear(struct status *s)
+{
+	s->code = CODE_OK;
+	s->reason = REASON_NONE;
+	s->retry_after_ms = 0;
+	s->n_evidence = 0;
+	s->text[0] = 0;
+}
+
 static inline bool status_ok(const struct status *s)
 {
 	return s->code == CODE_OK;

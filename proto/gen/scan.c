@@ -237,10 +237,12 @@ static enum scan_result scan_value(struct scan *s, struct frame *frame, unsigned
 static enum scan_result scan_fields(struct scan *s, const ProtobufCMessageDescriptor *type,
 				    struct bytes in)
 {
-	struct frame frame = { .type = type };
+	scratch_ struct frame frame;
 	enum scan_result r;
 
 	must(type->n_fields <= SCAN_FIELDS_MAX);
+	frame.type = type;
+	memset(frame.count, 0, type->n_fields * sizeof(frame.count[0]));
 	r = charge(s, NULL, type->sizeof_message + HEAP_OVERHEAD);
 	while (!r && in.p < in.end) {
 		const ProtobufCFieldDescriptor *f;

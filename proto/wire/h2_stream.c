@@ -37,7 +37,8 @@ static void free_nv(nghttp2_nv *nv, nghttp2_nv *inline_nv)
 
 static int submit_trailers(struct h2_stream *s)
 {
-	nghttp2_nv some[NV_INLINE], *nv = make_nv(&s->trailers_out, some);
+	scratch_ nghttp2_nv some[NV_INLINE];
+	nghttp2_nv *nv = make_nv(&s->trailers_out, some);
 	int r;
 
 	if (!nv)
@@ -72,7 +73,8 @@ static ssize_t read_body(nghttp2_session *ng, int32_t id, uint8_t *unused, size_
 
 int h2_request(struct h2 *h, const struct fields *head, bool end, void *user, struct h2_stream **ret)
 {
-	nghttp2_nv some[NV_INLINE], *nv;
+	scratch_ nghttp2_nv some[NV_INLINE];
+	nghttp2_nv *nv;
 	nghttp2_data_provider body = { .read_callback = read_body };
 	struct h2_stream *s;
 
@@ -100,7 +102,8 @@ int h2_request(struct h2 *h, const struct fields *head, bool end, void *user, st
 
 int h2_respond(struct h2_stream *s, const struct fields *head, bool end)
 {
-	nghttp2_nv some[NV_INLINE], *nv;
+	scratch_ nghttp2_nv some[NV_INLINE];
+	nghttp2_nv *nv;
 	nghttp2_data_provider body = { .source.ptr = s, .read_callback = read_body };
 	const char *status = fields_get(head, ":status");
 	int r;

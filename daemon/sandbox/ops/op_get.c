@@ -82,7 +82,7 @@ static struct sandbox *row_or_ask(struct sandbox_op *op,
 				  void (*on_ready)(struct fetch_wait *w,
 						   const struct fetch_result *result))
 {
-	struct status st;
+	scratch_ struct status st;
 	struct sandbox *b;
 
 	switch (ref_find(op->core, &op->who, op->ref, &b, &op->account, &st)) {
@@ -182,7 +182,8 @@ int sandbox_get(struct sandbox_core *core, const struct sandbox_call *call,
 /* Answers with the target of a running sandbox; for any other the op fails with the reason. */
 static void end_with_target(struct sandbox_op *op, struct sandbox *b)
 {
-	struct status st = STATUS_OK;
+	static const struct status ok = STATUS_OK;
+	scratch_ struct status st;
 	struct sandbox_target t;
 
 	if (b->state != SANDBOX_RUNNING) {
@@ -192,7 +193,7 @@ static void end_with_target(struct sandbox_op *op, struct sandbox *b)
 	}
 	sandbox_claim(op->core, b, op->who.uid);
 	sandbox_target_of(b, &t);
-	op_end_target(op, &st, &t);
+	op_end_target(op, &ok, &t);
 }
 
 static void on_target(struct fetch_wait *w, const struct fetch_result *result);
