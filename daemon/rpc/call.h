@@ -23,6 +23,7 @@ struct loop;
 struct principal;
 struct trace;
 struct quota;
+struct encoded;
 
 const struct principal *rpc_call_who(const struct rpc_call *c);	/* lives as long as the connection */
 const struct trace *rpc_call_trace(const struct rpc_call *c);	/* lives as long as the call */
@@ -30,6 +31,9 @@ const struct trace *rpc_call_trace(const struct rpc_call *c);	/* lives as long a
 void rpc_call_rule(const struct rpc_call *c, char ret[ACCESS_TEXT_BYTES]);
 void *rpc_call_service(const struct rpc_call *c);		/* as given to rpc_server_add() */
 struct loop *rpc_call_loop(const struct rpc_call *c);
+/* Its line of the audit is made of its answer too. */
+bool rpc_call_is_audited(const struct rpc_call *c);
+struct encoded *rpc_call_encoded(const struct rpc_call *c);	/* the server's: msg.h */
 /* Absolute BOOTTIME ms; 0 = none. For what works for the call: slightly before the deadline that the
  * server enforces, so that the true reason still reaches the client. */
 uint64_t rpc_call_deadline_ms(const struct rpc_call *c);
@@ -62,6 +66,8 @@ struct quota *rpc_call_quota(const struct rpc_call *c);
 
 /* The ends. reply = send + OK. finish: OK, for streams. */
 void rpc_call_reply(struct rpc_call *c, const ProtobufCMessage *message);
+/* The same for a message that is encoded already, of a call that is not audited. */
+void rpc_call_reply_encoded(struct rpc_call *c, const void *p, size_t n);
 void rpc_call_finish(struct rpc_call *c);
 void rpc_call_fail(struct rpc_call *c, const struct status *st);
 /* The same for an errno of this process; `what` it was doing. */

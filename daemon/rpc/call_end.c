@@ -128,21 +128,21 @@ void call_expect_flush(struct rpc_call *c)
 		http_stream_reset(c->x, H2_INTERNAL_ERROR);
 }
 
-static bool is_audited(const struct rpc_call *c)
+bool rpc_call_is_audited(const struct rpc_call *c)
 {
 	return audit_is_on(c->method->effect == RPC_CHANGES);
 }
 
 void call_note_about(struct rpc_call *c, const ProtobufCMessage *m)
 {
-	if (is_audited(c))
+	if (rpc_call_is_audited(c))
 		rpc_audit_note(&c->about, m);
 }
 
 /* Of a call that its handler has had: what was refused before has changed nothing. */
 static void audit_end(struct rpc_call *c, const char *result)
 {
-	if (!c->touched || !is_audited(c))
+	if (!c->touched || !rpc_call_is_audited(c))
 		return;
 	if (c->request)
 		rpc_audit_note(&c->about, c->request);

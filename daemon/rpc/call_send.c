@@ -33,6 +33,11 @@ void *rpc_call_service(const struct rpc_call *c)
 	return c->service;
 }
 
+struct encoded *rpc_call_encoded(const struct rpc_call *c)
+{
+	return c->server->encoded;
+}
+
 struct loop *rpc_call_loop(const struct rpc_call *c)
 {
 	return c->server->loop;
@@ -222,7 +227,7 @@ static void end_answered(struct rpc_call *c)
 }
 
 /* False: an answer of n bytes had no room, and the call has ended with that. */
-static bool has_room(struct rpc_call *c, size_t n)
+static bool answer_fits(struct rpc_call *c, size_t n)
 {
 	scratch_ struct status st;
 
@@ -238,10 +243,19 @@ void rpc_call_reply(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	size_t n = protobuf_c_message_get_packed_size(message);
 
-	if (!has_room(c, n + FRAME_PREFIX_BYTES))
+	if (!answer_fits(c, n + FRAME_PREFIX_BYTES))
 		return;
 	send_packed(c, message, n);
 	call_note_about_all(c, message);
+	end_answered(c);
+}
+
+void rpc_call_reply_encoded(struct rpc_call *c, const void *p, size_t n)
+{
+	must(!rpc_call_is_audited(c));
+	if (!answer_fits(c, n + FRAME_PREFIX_BYTES))
+		return;
+	rpc_call_send_encoded(c, "", 0, p, n);
 	end_answered(c);
 }
 

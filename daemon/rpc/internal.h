@@ -19,6 +19,7 @@
 #include "proto/base/map.h"
 #include "proto/base/status.h"
 
+struct encoded;
 struct http_conn;
 struct http_server;
 struct http_stream;
@@ -61,6 +62,7 @@ struct rpc_server {
 	uint64_t log_ms;		/* when tokens for lines of the log were added … */
 	unsigned log_tokens, n_unlogged;	/* … and how many lines there were none for */
 	uint64_t last_conn;	/* number of the newest connection */
+	struct encoded *encoded;
 	void (*on_conn_end)(const struct principal *who, void *user);
 	void *on_conn_end_user;
 };

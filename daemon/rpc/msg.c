@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "daemon/auth/grant.h"
 #include "proto/base/str.h"
@@ -295,4 +296,110 @@ void msg_sandbox_fini(struct msg_sandbox *s)
 	s->network = msg_network_free(s->network);
 	free(s->entries);
 	free(s->entry_list);
+}
+
+/* --- encodings that are kept --- */
+
+/* What a message is made of: the view, pointers included, and the texts that it points to. */
+struct key {
+	size_t n;
+	bool overflow;
+	uint8_t bytes[ENCODED_KEY_BYTES];
+};
+
+struct encoded_one {
+	size_t n_key, n;
+	uint8_t bytes[];	/* the key, then the message */
+};
+
+struct encoded {
+	struct encoded_one *slots[ENCODED_SLOTS];
+};
+
+struct encoded *encoded_new(void)
+{
+	return calloc(1, sizeof(struct encoded));
+}
+
+struct encoded *encoded_free(struct encoded *e)
+{
+	for (size_t i = 0; e && i < ENCODED_SLOTS; i++)
+		free(e->slots[i]);
+	free(e);
+	return NULL;
+}
+
+static void key_put(struct key *k, const void *p, size_t n)
+{
+	k->overflow |= n > sizeof(k->bytes) - k->n;
+	if (k->overflow)
+		return;
+	memcpy(k->bytes + k->n, p, n);
+	k->n += n;
+}
+
+static void key_text(struct key *k, const char *s)
+{
+	key_put(k, s, strlen(s) + 1);
+}
+
+/* False: it does not fit. The tokens are not told, and so are not compared. */
+static bool make_key(struct key *k, const struct sandbox_view *v)
+{
+	const char *const texts[] = { v->id, v->name, v->account, v->template_id, v->alias, v->envd_version, v->domain,
+				      v->warning };
+
+	k->n = 0;
+	k->overflow = v->network != NULL;
+	key_put(k, v, sizeof(*v));
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		key_text(k, texts[i]);
+	for (size_t i = 0; i < v->n_metadata && !k->overflow; i++) {
+		key_text(k, v->metadata[i].key);
+		key_text(k, v->metadata[i].value);
+	}
+	return !k->overflow;
+}
+
+static struct encoded_one *encode(const struct key *k, const struct sandbox_view *v)
+{
+	struct msg_sandbox s;
+	struct encoded_one *o = NULL;
+	size_t n;
+
+	if (msg_sandbox_init(&s, v) == 0) {
+		n = protobuf_c_message_get_packed_size(&s.m.base);
+		o = malloc(sizeof(*o) + k->n + n);
+		if (o) {
+			o->n_key = k->n;
+			o->n = n;
+			memcpy(o->bytes, k->bytes, k->n);
+			protobuf_c_message_pack(&s.m.base, o->bytes + k->n);
+		}
+	}
+	msg_sandbox_fini(&s);
+	return o;
+}
+
+/* A sandbox's id lies where it is as long as the sandbox does. */
+static struct encoded_one **slot_of(struct encoded *e, const struct sandbox_view *v)
+{
+	return &e->slots[((uintptr_t)v->id >> 5) % ENCODED_SLOTS];
+}
+
+const uint8_t *encoded_sandbox(struct encoded *e, const struct sandbox_view *v, size_t *ret_n)
+{
+	scratch_ struct key k;
+	struct encoded_one **slot = slot_of(e, v), *o = *slot;
+
+	if (!make_key(&k, v))
+		return NULL;
+	if (!o || o->n_key != k.n || memcmp(o->bytes, k.bytes, k.n)) {
+		free(o);
+		o = *slot = encode(&k, v);
+	}
+	if (!o)
+		return NULL;
+	*ret_n = o->n;
+	return o->bytes + o->n_key;
 }

@@ -66,4 +66,16 @@ bool msg_sandbox_mask(struct msg_sandbox *s, const struct principal *who);
 Agentbox__V1__Freshness *msg_freshness(Agentbox__V1__Freshness *f, msg_timestamp *as_of,
 				       enum sandbox_source source, int64_t as_of_ms);
 
+/*
+ * Sandboxes as they were last encoded. An encoding is used again only while everything that it was made of is the same byte for
+ * byte, which is compared: so nobody who changes a sandbox has to say so here. At most ENCODED_SLOTS are kept, of about 2 KiB each.
+ */
+struct encoded;
+#define ENCODED_SLOTS	  128u
+#define ENCODED_KEY_BYTES 1024u	/* what is made of more, or has network rules, is not kept */
+struct encoded *encoded_new(void);	/* NULL without memory */
+struct encoded *encoded_free(struct encoded *e);
+/* The packed Sandbox message of the view, valid until the next call. NULL: it cannot be kept, or there is no memory to. */
+const uint8_t *encoded_sandbox(struct encoded *e, const struct sandbox_view *v, size_t *ret_n);
+
 #endif

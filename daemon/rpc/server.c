@@ -12,6 +12,7 @@
 #include "daemon/common/obs/log.h"
 #include "daemon/rpc/internal.h"
 #include "daemon/rpc/limits.h"
+#include "daemon/rpc/msg.h"
 #include "daemon/rpc/peer.h"
 #include "proto/base/fd.h"
 #include "proto/base/must.h"
@@ -326,11 +327,12 @@ int rpc_server_new(const struct rpc_server_options *o, struct rpc_server **ret)
 	admit_init(&s->admit, &limits);
 	s->conn_max = o->conn_max ? o->conn_max : RPC_MEMORY_CONN;
 	s->quotas = o->quotas ? o->quotas : (s->own_quotas = own_quotas());
-	if (s->quotas)
+	s->encoded = encoded_new();
+	if (s->quotas && s->encoded)
 		r = rpc_server_listen(s, o->listen_fd);
 	else
 		fd_close(o->listen_fd);
-	r = s->quotas ? r : -ENOMEM;
+	r = s->quotas && s->encoded ? r : -ENOMEM;
 	for (size_t i = 0; !r && i < o->n_limits; i++)
 		if (o->limits[i].max_streams)
 			r = admit_set_streams(&s->admit, o->limits[i].uid, o->limits[i].max_streams);
@@ -410,6 +412,7 @@ struct rpc_server *rpc_server_free(struct rpc_server *s)
 		free(e);
 	map_fini(&s->methods);
 	map_fini(&s->services);
+	encoded_free(s->encoded);
 	timer_clear(&s->feed);
 	timer_clear(&s->relief);
 	uid_quotas_free(s->own_quotas);

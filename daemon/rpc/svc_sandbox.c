@@ -22,20 +22,32 @@
 #include "daemon/sandbox/sandbox.h"
 #include "proto/base/str.h"
 
-static void reply_sandbox(void *user, const struct status *st, const struct sandbox_view *sandbox)
+static void reply_message(struct rpc_call *c, const struct sandbox_view *sandbox)
 {
-	struct rpc_call *c = pending_take(user);
 	scratch_ struct msg_sandbox s;
 
-	if (!status_ok(st)) {
-		rpc_call_fail(c, st);
-		return;
-	}
 	if (msg_sandbox_init(&s, sandbox) < 0)
 		rpc_call_fail_errno(c, -ENOMEM, "answering");
 	else
 		rpc_call_reply(c, &s.m.base);
 	msg_sandbox_fini(&s);
+}
+
+static void reply_sandbox(void *user, const struct status *st, const struct sandbox_view *sandbox)
+{
+	struct rpc_call *c = pending_take(user);
+	const uint8_t *p;
+	size_t n;
+
+	if (!status_ok(st)) {
+		rpc_call_fail(c, st);
+		return;
+	}
+	p = rpc_call_is_audited(c) ? NULL : encoded_sandbox(rpc_call_encoded(c), sandbox, &n);
+	if (p)
+		rpc_call_reply_encoded(c, p, n);
+	else
+		reply_message(c, sandbox);
 }
 
 /* --- Create ------------------------------------------------------------------------------------- */
