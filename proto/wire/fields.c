@@ -32,13 +32,11 @@ void fields_clear(struct fields *f)
 	f->n = f->text_len = f->bytes = 0;
 }
 
-static int reserve_fields(struct fields *f, uint32_t n)
+static int grow_list(struct fields *f, uint32_t n)
 {
-	uint32_t cap = f->cap ? f->cap : 12;
+	uint32_t cap = f->cap ? f->cap : 16;
 	struct field *v;
 
-	if (f->cap - f->n >= n)
-		return 0;
 	while (cap - f->n < n)
 		cap *= 2;
 	if (quota_take(f->quota, (cap - f->cap) * sizeof(*v)) < 0)
@@ -53,7 +51,7 @@ static int reserve_fields(struct fields *f, uint32_t n)
 	return 0;
 }
 
-static char *grow_text(struct fields *f, uint32_t cap)
+static char *move_text(struct fields *f, uint32_t cap)
 {
 	char *t = f->has_secret ? malloc(cap) : realloc(f->text, cap);
 
@@ -65,18 +63,16 @@ static char *grow_text(struct fields *f, uint32_t cap)
 	return t;
 }
 
-static int reserve_text(struct fields *f, size_t n)
+static int grow_text(struct fields *f, size_t n)
 {
 	uint32_t cap = f->text_cap ? f->text_cap : 512;
 	char *t;
 
-	if (f->text_len + n <= f->text_cap)
-		return 0;
 	while (cap < f->text_len + n)
 		cap *= 2;
 	if (quota_take(f->quota, cap - f->text_cap) < 0)
 		return -ENOBUFS;
-	t = grow_text(f, cap);
+	t = move_text(f, cap);
 	if (!t) {
 		quota_give(f->quota, cap - f->text_cap);
 		return -ENOMEM;
@@ -84,6 +80,13 @@ static int reserve_text(struct fields *f, size_t n)
 	f->text = t;
 	f->text_cap = cap;
 	return 0;
+}
+
+static inline int room_for(struct fields *f, uint32_t n, size_t text)
+{
+	int r = f->cap - f->n < n ? grow_list(f, n) : 0;
+
+	return !r && f->text_cap - f->text_len < text ? grow_text(f, text) : r;
 }
 
 static bool fits(const struct fields *f, size_t n, size_t bytes)
@@ -101,9 +104,7 @@ int fields_add(struct fields *f, const char *name, size_t name_len, const char *
 
 	if (!fits(f, 1, name_len + value_len + 32))
 		return -EMSGSIZE;
-	r = reserve_fields(f, 1);
-	if (!r)
-		r = reserve_text(f, name_len + value_len + 2);
+	r = room_for(f, 1, name_len + value_len + 2);
 	if (r < 0)
 		return r;
 	at = &f->v[f->n++];
@@ -131,9 +132,7 @@ int fields_append(struct fields *f, const struct fields *from, uint32_t first)
 
 	if (!n || r < 0)
 		return r;
-	r = reserve_fields(f, n);
-	if (!r)
-		r = reserve_text(f, len);
+	r = room_for(f, n, len);
 	if (r < 0)
 		return r;
 	memcpy(f->text + f->text_len, from->text + at, len);
@@ -149,11 +148,6 @@ int fields_append(struct fields *f, const struct fields *from, uint32_t first)
 	f->text_len += len;
 	f->bytes += bytes;
 	return 0;
-}
-
-int fields_put(struct fields *f, const char *name, const char *value)
-{
-	return fields_add(f, name, strlen(name), value, strlen(value), false);
 }
 
 int fields_put_secret(struct fields *f, const char *name, const char *value)
@@ -184,19 +178,10 @@ int fields_printf(struct fields *f, const char *name, const char *fmt, ...)
 	return r;
 }
 
-int fields_find(const struct fields *f, const char *name, uint32_t from)
+int fields_find_n(const struct fields *f, const char *name, size_t n, uint32_t from)
 {
-	size_t n = strlen(name);
-
 	for (uint32_t i = from; i < f->n; i++)
 		if (f->v[i].name_len == n && !memcmp(fields_name(f, i), name, n))
 			return (int)i;
 	return -1;
-}
-
-const char *fields_get(const struct fields *f, const char *name)
-{
-	int i = fields_find(f, name, 0);
-
-	return i < 0 ? NULL : fields_value(f, (uint32_t)i);
 }

@@ -8,6 +8,7 @@
 #define AB_PROTO_WIRE_FIELDS_H
 
 #include <stdbool.h>
+#include <string.h>
 
 #include "proto/base/quota.h"
 #include "proto/base/cc.h"
@@ -39,7 +40,10 @@ void fields_clear(struct fields *f);	/* empties, keeps the memory */
 /* 0, -EMSGSIZE above a cap, -ENOBUFS above the quota, -ENOMEM. The name must be lower case already. */
 must_check int fields_add(struct fields *f, const char *name, size_t name_len, const char *value,
 			  size_t value_len, bool secret);
-must_check int fields_put(struct fields *f, const char *name, const char *value);
+static inline must_check int fields_put(struct fields *f, const char *name, const char *value)
+{
+	return fields_add(f, name, strlen(name), value, strlen(value), false);
+}
 must_check int fields_put_secret(struct fields *f, const char *name, const char *value);
 must_check int fields_printf(struct fields *f, const char *name, const char *fmt, ...)
 	printf_like(3, 4);
@@ -57,9 +61,19 @@ static inline const char *fields_value(const struct fields *f, uint32_t i)
 	return f->text + f->v[i].value_at;
 }
 
-/* First value of that name (lower case), NULL if absent. */
-const char *fields_get(const struct fields *f, const char *name);
-/* Index of the first field of that name at or after `from`, -1 if none. */
-int fields_find(const struct fields *f, const char *name, uint32_t from);
+/* Index of the first field of that name (lower case, of n bytes) at or after `from`, -1 if none. */
+int fields_find_n(const struct fields *f, const char *name, size_t n, uint32_t from);
+static inline int fields_find(const struct fields *f, const char *name, uint32_t from)
+{
+	return fields_find_n(f, name, strlen(name), from);
+}
+
+/* First value of that name, NULL if absent. */
+static inline const char *fields_get(const struct fields *f, const char *name)
+{
+	int i = fields_find(f, name, 0);
+
+	return i < 0 ? NULL : fields_value(f, (uint32_t)i);
+}
 
 #endif
