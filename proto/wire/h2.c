@@ -106,12 +106,21 @@ void h2_stream_close_as(struct h2_stream *s, enum h2_close how, uint32_t code)
 		h2_note(s, H2_READY_CLOSED);
 }
 
+/* What nghttp2 calls back about is mostly the stream of the last time. */
 static struct h2_stream *stream_of(struct h2 *h, int32_t id)
 {
-	struct h2_stream *s = nghttp2_session_get_stream_user_data(h->ng, id);
+	struct h2_stream *s = h->last_of;
 
+	if (!s || s->id != id)
+		s = h->last_of = nghttp2_session_get_stream_user_data(h->ng, id);
 	must(!s || s->magic == H2_STREAM_MAGIC);
 	return s;
+}
+
+static void forget_last(struct h2_stream *s)
+{
+	if (s->h->last_of == s)
+		s->h->last_of = NULL;
 }
 
 struct h2_stream *h2_stream_make(struct h2 *h)
@@ -146,6 +155,7 @@ void h2_stream_destroy(struct h2_stream *s)
 {
 	if (!s->closed)
 		s->h->n_open--;
+	forget_last(s);
 	quota_unpromise(s->h->o.quota, s->window - h2_first_window(s->h));
 	list_del(&s->node);
 	list_del(&s->ready);
@@ -183,20 +193,31 @@ static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *f, void *u
 	return 0;
 }
 
+struct known_name {
+	size_t n;
+	const char *text;
+};
+#define KNOWN(text) { sizeof(text) - 1, text }
+
+static bool is_known(const struct known_name *k, const uint8_t *name, size_t n)
+{
+	return k->n == n && !memcmp(k->text, name, n);
+}
+
 /* RFC 9113 §8.2, §8.3 for servers that accept any :authority; else nghttp2 has checked it. */
 static bool header_is_wrong(struct h2_stream *s, const uint8_t *name, size_t name_len,
 			    const uint8_t *value, size_t value_len)
 {
-	static const char *const pseudo[] = { ":method", ":scheme", ":path", ":authority" };
-	static const char *const banned[] = { "connection", "keep-alive", "proxy-connection",
-					      "transfer-encoding", "upgrade" };
+	static const struct known_name pseudo[] = { KNOWN(":method"), KNOWN(":scheme"), KNOWN(":path"), KNOWN(":authority") };
+	static const struct known_name banned[] = { KNOWN("connection"), KNOWN("keep-alive"), KNOWN("proxy-connection"),
+						    KNOWN("transfer-encoding"), KNOWN("upgrade") };
 
 	for (size_t i = 0; i < value_len; i++)
-		if (value[i] == 0 || value[i] == '\r' || value[i] == '\n')
+		if (value[i] <= '\r' && (value[i] == 0 || value[i] == '\r' || value[i] == '\n'))
 			return true;
 	if (name_len && name[0] == ':') {
 		for (unsigned i = 0; i < ARRAY_SIZE(pseudo); i++) {
-			if (strlen(pseudo[i]) != name_len || memcmp(pseudo[i], name, name_len))
+			if (!is_known(&pseudo[i], name, name_len))
 				continue;
 			if (s->head_done || s->pseudo_over || (s->pseudo_seen & BIT(i)))
 				return true;
@@ -209,7 +230,7 @@ static bool header_is_wrong(struct h2_stream *s, const uint8_t *name, size_t nam
 	if (!nghttp2_check_header_name(name, name_len))
 		return true;
 	for (unsigned i = 0; i < ARRAY_SIZE(banned); i++)
-		if (strlen(banned[i]) == name_len && !memcmp(banned[i], name, name_len))
+		if (is_known(&banned[i], name, name_len))
 			return true;
 	if (name_len == 2 && !memcmp(name, "te", 2))
 		return value_len != 8 || memcmp(value, "trailers", 8) != 0;
@@ -404,6 +425,7 @@ static int on_stream_close(nghttp2_session *ng, int32_t id, uint32_t code, void 
 	else if (!s->sent || (code == NGHTTP2_REFUSED_STREAM && !s->head_done))
 		how = H2_CLOSE_REFUSED;
 	nghttp2_session_set_stream_user_data(ng, id, NULL);
+	forget_last(s);
 	h2_stream_close_as(s, how, code);
 	return 0;
 }
@@ -431,13 +453,18 @@ static size_t output_bytes(const struct h2 *h)
 	return quota_spare(h->o.quota) / QUOTA_PARTS < OUTPUT_BYTES ? OUTPUT_SHORT : OUTPUT_BYTES;
 }
 
+static bool output_is_full(const struct h2 *h)
+{
+	size_t n = buf_len(&h->out);
+
+	return n >= OUTPUT_SHORT && n >= output_bytes(h);
+}
+
 /* One block for all that a call of h2_output() gathers, when it is much. */
 static void make_output_room(struct h2 *h, const struct h2_stream *s)
 {
-	size_t max = output_bytes(h);
-
-	if (max == OUTPUT_BYTES && !h->out.cap && chain_len(&s->out) >= max / 2)
-		(void)!buf_reserve(&h->out, max + FRAME_MAX_BYTES, true);	/* else it grows */
+	if (!h->out.cap && chain_len(&s->out) >= OUTPUT_BYTES / 2 && output_bytes(h) == OUTPUT_BYTES)
+		(void)!buf_reserve(&h->out, OUTPUT_BYTES + FRAME_MAX_BYTES, true);	/* else it grows */
 }
 
 static int put_frame(struct h2 *h, struct h2_stream *s, const uint8_t *head, size_t n)
@@ -463,7 +490,7 @@ static int on_send_data(nghttp2_session *ng, nghttp2_frame *f, const uint8_t *he
 	struct h2 *h = user;
 	struct h2_stream *s = src->ptr;
 
-	if (buf_len(&h->out) >= output_bytes(h))
+	if (output_is_full(h))
 		return NGHTTP2_ERR_WOULDBLOCK;
 	must(chain_len(&s->out) >= n);
 	if (put_frame(h, s, head, n) < 0)
@@ -501,13 +528,11 @@ static void *ng_malloc(size_t n, void *user)
 	struct h2 *h = user;
 	void *p;
 
-	if (!h->ending && quota_take(h->o.quota, n) < 0) {
+	if (!h->ending && !quota_fits(h->o.quota, n)) {
 		over_quota(h);
 		return NULL;
 	}
 	p = malloc(n);
-	if (!h->ending)
-		quota_give(h->o.quota, n);
 	if (p)		/* exactly: the heap rounds up */
 		quota_add(h->o.quota, block_bytes(p));
 	return p;
@@ -710,7 +735,7 @@ static void die(struct h2 *h, const char *why)
 /* Everything nghttp2 wants to say, into our buffer. */
 static int gather(struct h2 *h)
 {
-	while (buf_len(&h->out) < output_bytes(h)) {
+	while (!output_is_full(h)) {
 		const uint8_t *p;
 		size_t before = buf_len(&h->out);
 		ssize_t n = nghttp2_session_mem_send(h->ng, &p);

@@ -20,6 +20,7 @@ struct h2 {
 	nghttp2_session *ng;
 	struct list streams;		/* all that exist */
 	struct list ready;		/* those that are ready */
+	struct h2_stream *last_of;	/* stream_of() found it last; NULL = nothing to remember */
 	uint32_t n_open;
 	struct buf out;			/* gathered, not yet sent */
 	struct h2_block block;		/* of what comes in */

@@ -292,7 +292,9 @@ uint8_t *h2_stream_space(struct h2_stream *s, size_t n)
 
 static int stream_grew(struct h2_stream *s)
 {
-	if (chain_len(&s->out) >= h2_send_max(s->h))
+	size_t n = chain_len(&s->out);
+
+	if (n >= MIN(H2_LEAST_ROOM, s->h->o.send_max) && n >= h2_send_max(s->h))
 		s->room_wanted = true;
 	return resume(s);
 }
