@@ -76,7 +76,7 @@ void rpc_calls_drop(struct rpc_server *s)
 }
 
 /* Trailers, in the head of the response if there was none yet. */
-static int write_end(struct rpc_call *c, const struct status *st)
+static int write_status(struct rpc_call *c, const struct status *st)
 {
 	scoped(fields_fini) struct fields f = FIELDS_NULL;
 	uint8_t *details = NULL;
@@ -86,7 +86,7 @@ static int write_end(struct rpc_call *c, const struct status *st)
 	if (!status_ok(st))
 		r = rpc_error_pack(st, &details, &n_details);
 	if (!r && !c->head_sent)
-		r = call_response_head(&f);
+		r = rpc_response_head(&f);
 	if (!r)
 		r = grpc_trailers(&f, st->code, st->text, details, n_details);
 	if (!r && st->reason == R_DRAINING)
@@ -95,6 +95,11 @@ static int write_end(struct rpc_call *c, const struct status *st)
 		r = c->head_sent ? http_stream_finish(c->x, &f) : http_stream_respond(c->x, &f, true);
 	free(details);
 	return r;
+}
+
+static int write_end(struct rpc_call *c, const struct status *st)
+{
+	return c->head_sent && status_ok(st) ? http_stream_finish(c->x, &c->server->end_ok) : write_status(c, st);
 }
 
 /* A text of the request, "" where it has none of this name, or is a stream's. */

@@ -86,7 +86,6 @@ void call_read(struct rpc_call *c);
 void call_discard_request(struct rpc_call *c);
 
 /* call_send.c */
-int call_response_head(struct fields *f);
 void call_answer_failed(struct rpc_call *c, struct status *st);
 
 #endif

@@ -73,7 +73,7 @@ void rpc_call_next(struct rpc_call *c)
 	defer_post(&c->again);
 }
 
-int call_response_head(struct fields *f)
+int rpc_response_head(struct fields *f)
 {
 	int r = grpc_response_head(f);
 
@@ -82,14 +82,11 @@ int call_response_head(struct fields *f)
 
 static int write_head(struct rpc_call *c)
 {
-	scoped(fields_fini) struct fields f = FIELDS_NULL;
 	int r;
 
 	if (c->head_sent)
 		return 0;
-	r = call_response_head(&f);
-	if (!r)
-		r = http_stream_respond(c->x, &f, false);
+	r = http_stream_respond(c->x, &c->server->head, false);
 	c->head_sent = !r;
 	return r;
 }

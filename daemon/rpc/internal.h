@@ -18,6 +18,7 @@
 #include "proto/base/list.h"
 #include "proto/base/map.h"
 #include "proto/base/status.h"
+#include "proto/wire/fields.h"
 
 struct encoded;
 struct http_conn;
@@ -63,6 +64,7 @@ struct rpc_server {
 	unsigned log_tokens, n_unlogged;	/* … and how many lines there were none for */
 	uint64_t last_conn;	/* number of the newest connection */
 	struct encoded *encoded;
+	struct fields head, end_ok;	/* of every response, and of one that ended well; they last */
 	void (*on_conn_end)(const struct principal *who, void *user);
 	void *on_conn_end_user;
 };
@@ -111,6 +113,8 @@ void rpc_audit_note(struct rpc_about *about, const ProtobufCMessage *m);
 void rpc_audit(struct rpc_conn *conn, const struct rpc_method *m, const struct rpc_about *about, const ProtobufCMessage *request,
 	       const struct trace *trace, const char *result);
 
+/* call_send.c: what the head of every response has. */
+must_check int rpc_response_head(struct fields *f);
 /* call_end.c: frees all calls with the server, without a word to anybody. */
 void rpc_calls_drop(struct rpc_server *s);
 /* server.c: the last use of a connection by a call. */

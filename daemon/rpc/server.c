@@ -17,6 +17,7 @@
 #include "proto/base/fd.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
+#include "proto/wire/grpc.h"
 #include "proto/wire/h2.h"
 
 static void conn_free(void *p)
@@ -289,6 +290,18 @@ static struct uid_quotas *own_quotas(void)
 	return uid_quotas_new(&(struct uid_quotas_options){ .max = RPC_MEMORY_ALL, .max_per_uid = RPC_MEMORY_UID });
 }
 
+/* What answers are made of. */
+static int make_answers(struct rpc_server *s)
+{
+	int r = rpc_response_head(&s->head);
+
+	if (!r)
+		r = grpc_trailers(&s->end_ok, CODE_OK, NULL, NULL, 0);
+	s->head.lasting = s->end_ok.lasting = true;
+	s->encoded = encoded_new();
+	return r ? r : s->encoded ? 0 : -ENOMEM;
+}
+
 int rpc_server_new(const struct rpc_server_options *o, struct rpc_server **ret)
 {
 	const struct admit_limits limits = {
@@ -327,12 +340,11 @@ int rpc_server_new(const struct rpc_server_options *o, struct rpc_server **ret)
 	admit_init(&s->admit, &limits);
 	s->conn_max = o->conn_max ? o->conn_max : RPC_MEMORY_CONN;
 	s->quotas = o->quotas ? o->quotas : (s->own_quotas = own_quotas());
-	s->encoded = encoded_new();
-	if (s->quotas && s->encoded)
+	r = s->quotas ? make_answers(s) : -ENOMEM;
+	if (!r)
 		r = rpc_server_listen(s, o->listen_fd);
 	else
 		fd_close(o->listen_fd);
-	r = s->quotas && s->encoded ? r : -ENOMEM;
 	for (size_t i = 0; !r && i < o->n_limits; i++)
 		if (o->limits[i].max_streams)
 			r = admit_set_streams(&s->admit, o->limits[i].uid, o->limits[i].max_streams);
@@ -413,6 +425,8 @@ struct rpc_server *rpc_server_free(struct rpc_server *s)
 	map_fini(&s->methods);
 	map_fini(&s->services);
 	encoded_free(s->encoded);
+	fields_fini(&s->head);
+	fields_fini(&s->end_ok);
 	timer_clear(&s->feed);
 	timer_clear(&s->relief);
 	uid_quotas_free(s->own_quotas);

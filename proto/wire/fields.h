@@ -27,6 +27,7 @@ struct fields {
 	uint32_t bytes;			/* as HPACK counts */
 	uint32_t max_n, max_bytes;	/* 0 = FIELDS_MAX_* */
 	bool has_secret;		/* the text is wiped before it is freed */
+	bool lasting;			/* said by its owner: it stays as it is until all that it was sent on is gone */
 	struct quota *quota;		/* borrowed; NULL = none */
 };
 

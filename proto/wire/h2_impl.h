@@ -46,6 +46,7 @@ struct h2_stream {
 	uint64_t opened_ms;
 	struct list node, ready;
 	struct fields head, trailers, trailers_out;
+	const struct fields *last_words;	/* the trailers to send: trailers_out, or what lasts; NULL = none */
 	struct interims interims;	/* client: not taken yet */
 	struct chain in, out;
 	unsigned ready_flags;
@@ -61,7 +62,6 @@ struct h2_stream {
 	bool sent;			/* client: left, or is leaving, our queue */
 	bool responded;			/* server: a final head was queued */
 	bool finished;			/* no more writes */
-	bool has_trailers_out;
 	bool deferred;			/* nghttp2 waits for h2_stream_write() */
 	bool reset_by_us;
 	bool room_wanted;

@@ -11,10 +11,11 @@
 #define GROWTH_MAX (1024u * 1024)	/* of a window, at once */
 #define CREDIT_MAX (256u * 1024)	/* taken, and not told to the peer yet */
 
-/* nghttp2 copies names and values at submit, so the array is only borrowed. */
+/* nghttp2 copies names and values at submit, but of what lasts, so the array is only borrowed. */
 static nghttp2_nv *make_nv(const struct fields *f, nghttp2_nv inline_nv[NV_INLINE])
 {
 	nghttp2_nv *nv = f->n <= NV_INLINE ? inline_nv : malloc(f->n * sizeof(*nv));
+	uint8_t flags = f->lasting ? NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE : NGHTTP2_NV_FLAG_NONE;
 
 	if (!nv)
 		return NULL;
@@ -24,7 +25,7 @@ static nghttp2_nv *make_nv(const struct fields *f, nghttp2_nv inline_nv[NV_INLIN
 			.namelen = f->v[i].name_len,
 			.value = (uint8_t *)f->text + f->v[i].value_at,
 			.valuelen = f->v[i].value_len,
-			.flags = f->v[i].secret ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE,
+			.flags = (uint8_t)(f->v[i].secret ? flags | NGHTTP2_NV_FLAG_NO_INDEX : flags),
 		};
 	return nv;
 }
@@ -38,12 +39,12 @@ static void free_nv(nghttp2_nv *nv, nghttp2_nv *inline_nv)
 static int submit_trailers(struct h2_stream *s)
 {
 	scratch_ nghttp2_nv some[NV_INLINE];
-	nghttp2_nv *nv = make_nv(&s->trailers_out, some);
+	nghttp2_nv *nv = make_nv(s->last_words, some);
 	int r;
 
 	if (!nv)
 		return -ENOMEM;
-	r = nghttp2_submit_trailer(s->h->ng, s->id, nv, s->trailers_out.n);
+	r = nghttp2_submit_trailer(s->h->ng, s->id, nv, s->last_words->n);
 	free_nv(nv, some);
 	return r ? -ENOMEM : 0;
 }
@@ -62,7 +63,7 @@ static ssize_t read_body(nghttp2_session *ng, int32_t id, uint8_t *unused, size_
 	*flags |= NGHTTP2_DATA_FLAG_NO_COPY;
 	if (s->finished && n == chain_len(&s->out)) {
 		*flags |= NGHTTP2_DATA_FLAG_EOF;
-		if (s->has_trailers_out) {
+		if (s->last_words) {
 			*flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
 			if (submit_trailers(s) < 0)
 				return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
@@ -315,16 +316,24 @@ int h2_stream_write(struct h2_stream *s, const void *p, size_t n)
 	return r < 0 ? r : stream_grew(s);
 }
 
+static int keep_trailers(struct h2_stream *s, const struct fields *trailers)
+{
+	int r = trailers->lasting ? 0 : fields_append(&s->trailers_out, trailers, 0);
+
+	if (!r)
+		s->last_words = trailers->lasting ? trailers : &s->trailers_out;
+	return r;
+}
+
 int h2_stream_finish(struct h2_stream *s, const struct fields *trailers)
 {
 	int r;
 
 	if (s->closed || s->finished)
 		return -EPIPE;
-	r = trailers ? fields_append(&s->trailers_out, trailers, 0) : 0;
+	r = trailers && trailers->n ? keep_trailers(s, trailers) : 0;
 	if (r < 0)
 		return r;
-	s->has_trailers_out = trailers && trailers->n;
 	s->finished = true;
 	return resume(s);
 }
