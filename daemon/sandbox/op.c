@@ -167,10 +167,27 @@ static void op_free(void *p)
 	free(op);
 }
 
+/* Zeroed, but for texts of the error that nobody reads: they are more than half of it. NULL without memory. */
+static struct sandbox_op *op_alloc(size_t args_size, const void *args)
+{
+	struct sandbox_op *op = malloc(sizeof(*op) + args_size);
+
+	if (!op)
+		return NULL;
+	memset(op, 0, offsetof(struct sandbox_op, pending_error));
+	status_clear(&op->pending_error);
+	op->args = op + 1;
+	if (args)
+		memcpy(op->args, args, args_size);
+	else
+		memset(op->args, 0, args_size);
+	return op;
+}
+
 int op_new(struct sandbox_core *core, const struct op_kind *kind, const struct sandbox_call *call,
 	   const void *args, union op_done done, struct sandbox_op **ret)
 {
-	struct sandbox_op *op = calloc(1, sizeof(*op) + kind->args_size);
+	struct sandbox_op *op = op_alloc(kind->args_size, args);
 	uint64_t now = clock_boot_ms();
 
 	if (!op) {
@@ -178,9 +195,6 @@ int op_new(struct sandbox_core *core, const struct op_kind *kind, const struct s
 			kind->fini_args((void *)args);
 		return -ENOMEM;
 	}
-	op->args = op + 1;
-	if (args)
-		memcpy(op->args, args, kind->args_size);
 	op->magic = OP_MAGIC;
 	op->kind = kind;
 	op->core = core;

@@ -74,7 +74,6 @@ struct sandbox_op {
 	uint64_t deadline_ms, began_ms;
 	bool resumed;			/* this op resumed the sandbox */
 	uint64_t asked_at_ms;		/* when op_ask() was last used */
-	struct status pending_error;		/* the last failure that may still pass */
 	union op_done done;
 	void *user;
 	/* What the calls have in common. */
@@ -84,6 +83,7 @@ struct sandbox_op {
 	unsigned tries;
 	enum sandbox_source claim_source;	/* op_end_claimed() */
 	void *args;			/* kind->args_size bytes, in the same allocation */
+	struct status pending_error;	/* the last failure that may still pass; the last member: op_alloc() does not fill it with zeros */
 };
 
 /* Takes over what `args` (of kind->args_size bytes; NULL = zeros) owns, also on failure. */
