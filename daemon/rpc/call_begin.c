@@ -13,48 +13,79 @@
 #include "proto/wire/grpc.h"
 #include "proto/wire/h2.h"
 
-static bool is_repeated(const struct fields *head, const char *name)
-{
-	int first = fields_find(head, name, 0);
+/* Fields of which there is one at most. */
+enum single { SINGLE_TYPE, SINGLE_TIMEOUT, SINGLE_ENCODING, SINGLE_TE, SINGLES };
 
-	return first >= 0 && fields_find(head, name, (uint32_t)first + 1) >= 0;
+static enum single single_of(const char *name, size_t n)
+{
+	static const struct {
+		size_t n;
+		const char *name;
+	} known[] = {
+		[SINGLE_TYPE] = { 12, "content-type" },
+		[SINGLE_TIMEOUT] = { 12, "grpc-timeout" },
+		[SINGLE_ENCODING] = { 13, "grpc-encoding" },
+		[SINGLE_TE] = { 2, "te" },
+	};
+	unsigned i = 0;
+
+	while (i < SINGLES && (known[i].n != n || memcmp(known[i].name, name, n)))
+		i++;
+	return (enum single)i;
 }
 
-static bool check_binary_metadata(const struct fields *head, struct status *st)
+static bool is_binary(const char *name, size_t n)
+{
+	return n >= 4 && !memcmp(name + n - 4, "-bin", 4);
+}
+
+/* Several values may be joined by commas. */
+static bool check_binary(const char *name, const char *value, struct status *st)
 {
 	scratch_ uint8_t bytes[RPC_HEAD_MAX_BYTES];
 
-	for (uint32_t i = 0; i < head->n; i++) {
-		size_t n = head->v[i].name_len;
+	while (*value) {
+		size_t len = strcspn(value, ",");
 
-		if (n < 4 || strcmp(fields_name(head, i) + n - 4, "-bin"))
-			continue;
-		/* Several values may be joined by commas. */
-		for (const char *at = fields_value(head, i); *at;) {
-			size_t len = strcspn(at, ",");
-
-			if (len > RPC_HEAD_MAX_BYTES || str_base64_decode(at, len, bytes) < 0) {
-				status_field(st, "metadata", "%.64s is not base64",
-					     fields_name(head, i));
-				return false;
-			}
-			at += len + (at[len] == ',');
+		if (len > RPC_HEAD_MAX_BYTES || str_base64_decode(value, len, bytes) < 0) {
+			status_field(st, "metadata", "%.64s is not base64", name);
+			return false;
 		}
+		value += len + (value[len] == ',');
+	}
+	return true;
+}
+
+/* One look at each field. ret: the values of those that there may be one of, NULL where there is none. */
+static bool look_at_fields(const struct fields *head, const char *ret[SINGLES], struct status *st)
+{
+	for (uint32_t i = 0; i < head->n; i++) {
+		const char *name = fields_name(head, i);
+		size_t n = head->v[i].name_len;
+		enum single s = single_of(name, n);
+
+		if (s == SINGLES) {
+			if (is_binary(name, n) && !check_binary(name, fields_value(head, i), st))
+				return false;
+			continue;
+		}
+		if (ret[s]) {
+			status_field(st, "metadata", "%s is there twice", name);
+			return false;
+		}
+		ret[s] = fields_value(head, i);
 	}
 	return true;
 }
 
 static bool check_head(struct rpc_call *c, const struct fields *head, struct status *st)
 {
-	static const char *const single[] = { "content-type", "grpc-timeout", "grpc-encoding", "te" };
-	const char *timeout = fields_get(head, "grpc-timeout");
-	const char *encoding = fields_get(head, "grpc-encoding");
+	const char *values[SINGLES] = { NULL }, *timeout, *encoding;
 
-	for (size_t i = 0; i < ARRAY_SIZE(single); i++)
-		if (is_repeated(head, single[i])) {
-			status_field(st, "metadata", "%s is there twice", single[i]);
-			return false;
-		}
+	if (!look_at_fields(head, values, st))
+		return false;
+	timeout = values[SINGLE_TIMEOUT];
+	encoding = values[SINGLE_ENCODING];
 	c->gzip = encoding && str_eq(encoding, "gzip");
 	if (encoding && !c->gzip && !str_eq(encoding, "identity")) {
 		status_set_code(st, CODE_UNIMPLEMENTED, "messages may be compressed by gzip or not at all");
@@ -68,7 +99,7 @@ static bool check_head(struct rpc_call *c, const struct fields *head, struct sta
 		c->deadline_ms = loop_now_ms(c->server->loop) + c->timeout_ms;
 	}
 	trace_of(head, &c->trace);
-	return check_binary_metadata(head, st);
+	return true;
 }
 
 static bool find_method(struct rpc_call *c, const char *path, struct status *st)
