@@ -176,13 +176,14 @@ static uint32_t cap_of(const struct scan *s, const ProtobufCFieldDescriptor *f)
 static enum scan_result count(struct scan *s, struct frame *frame, unsigned index, size_t n)
 {
 	const ProtobufCFieldDescriptor *f = &frame->type->fields[index];
-	uint32_t max = cap_of(s, f);
+	uint32_t max;
 
 	if (f->label != PROTOBUF_C_LABEL_REPEATED) {
 		if (f->type == PROTOBUF_C_TYPE_MESSAGE && frame->count[index]++)
 			return scan_failed_one(s, f, SCAN_MALFORMED);
 		return SCAN_OK;
 	}
+	max = cap_of(s, f);
 	if (n > max - frame->count[index]) {
 		if (s->err)
 			s->err->max = max;
