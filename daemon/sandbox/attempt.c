@@ -411,13 +411,16 @@ static enum resolve_next resolve_next(struct attempt *a, struct cloud_result *r,
 	return RESOLVE_WAIT;
 }
 
+static uint64_t posted_ms(const struct attempt *a)
+{
+	return a->resolve_until_ms - a->core->resolve_horizon_ms;
+}
+
 /* Nothing was made: the cloud said that it failed, and complete lists from within the shortest life it could have do not show it. */
 static bool is_refuted(const struct attempt *a)
 {
-	uint64_t posted_ms = a->resolve_until_ms - a->core->resolve_horizon_ms;
-
 	return a->answered && a->complete_lists >= resolve_lists_needed(a->core->resolve_horizon_ms) &&
-	       clock_boot_ms() < posted_ms + a->lives_ms;
+	       clock_boot_ms() < posted_ms(a) + a->lives_ms;
 }
 
 void attempt_listed(struct attempt *a, struct cloud_result *r)
@@ -426,7 +429,7 @@ void attempt_listed(struct attempt *a, struct cloud_result *r)
 
 	a->call = NULL;
 	a->lists++;
-	a->complete_lists += r->list != NULL;
+	a->complete_lists += r->list && clock_boot_ms() >= posted_ms(a) + resolve_settled_ms(a->core->resolve_horizon_ms);
 	switch (resolve_next(a, r, &wait)) {
 	case RESOLVE_FOUND:
 		log_info("attempt_resolved", "what=%s seq=%llu sandbox=%s lists=%u", a->what,

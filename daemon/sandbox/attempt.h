@@ -57,7 +57,7 @@ struct attempt {
 	struct cloud_call *call;
 	struct timer timer;
 	unsigned posts, lists;
-	unsigned complete_lists;	/* how many of `lists` were complete */
+	unsigned complete_lists;	/* how many of `lists` were complete, and late enough to prove something */
 	uint64_t resolve_until_ms;	/* BOOTTIME: nothing can show up after it */
 	struct status lost;		/* why the answer is not known */
 	bool answered;			/* the answer that counts as lost is the cloud's own failure of the only POST */

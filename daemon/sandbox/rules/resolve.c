@@ -15,13 +15,20 @@ uint64_t resolve_wait_ms(unsigned tries)
 }
 
 /* Three quarters of the lists that the horizon has room for: some may be missing when the loop or the cloud was slow. */
+uint64_t resolve_settled_ms(uint64_t horizon_ms)
+{
+	return horizon_ms / 4;
+}
+
 unsigned resolve_lists_needed(uint64_t horizon_ms)
 {
-	unsigned n = 0;
+	unsigned n = 0, tries = 0;
 
-	for (uint64_t at = 0; at < horizon_ms; n++)
-		at += resolve_wait_ms(n);
-	return MAX(n * 3 / 4, 1u);
+	for (uint64_t at = 0; at < horizon_ms; tries++) {
+		at += resolve_wait_ms(tries);
+		n += at >= resolve_settled_ms(horizon_ms);
+	}
+	return MAX(MAX(MIN(n, 3u), n - n / 4), 1u);
 }
 
 static bool older(const struct cloud_sandbox *a, const struct cloud_sandbox *b)

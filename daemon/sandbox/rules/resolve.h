@@ -59,7 +59,9 @@ enum resolve_next resolve_snapshot(const struct cloud_snapshots *list,
 				   size_t *ret_index, uint64_t *ret_wait_ms);
 /* The wait before list number `tries`: 1, 2, 4, 8, 16, 30, 30 … s. */
 uint64_t resolve_wait_ms(unsigned tries);
-/* How many complete lists within a horizon must lack what the cloud said it failed to make, to prove that it was not made. */
+/* So long after the POST what it made is in every list, but for one that leaves it out: younger lists prove nothing. */
+uint64_t resolve_settled_ms(uint64_t horizon_ms);
+/* How many complete lists from then until the horizon must lack what the cloud said it failed to make, to prove that it was not made. */
 unsigned resolve_lists_needed(uint64_t horizon_ms);
 
 #endif

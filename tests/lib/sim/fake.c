@@ -348,9 +348,9 @@ static bool matches(const struct fake_sandbox *b, const struct cloud_kvs *want)
 }
 
 /* No cloud leaves the same one out again and again: that it is in no list for a minute proves that it is not. */
-static bool left_out(struct fake *f, struct fake_sandbox *b, bool omits)
+static bool left_out(struct fake_sandbox *b, bool omits)
 {
-	bool yes = omits && happens(f, 400) && b->left_out < LEFT_OUT_MAX;
+	bool yes = omits && b->left_out < LEFT_OUT_MAX;
 
 	b->left_out = yes ? b->left_out + 1 : 0;
 	return yes;
@@ -361,15 +361,14 @@ static void act_list(struct fake_request *q)
 	struct cloud_list *l = calloc(1, sizeof(*l));
 	struct fake *f = q->fake;
 	uint64_t lag = happens(f, f->faults.list_lag) ? 1 + rng_below(&f->rng, 5000) : 0;
-	bool empty = happens(f, f->faults.list_empty) || f->list_empty,
-	     omits = happens(f, f->faults.list_omit);
+	bool empty = happens(f, f->faults.list_empty), omits = happens(f, f->faults.list_omit);
 
 	must(l);
 	l->total_running = -1;
-	for (unsigned i = 0; i < f->n_sandboxes && !empty; i++) {
+	for (unsigned i = 0; i < f->n_sandboxes && !f->list_empty; i++) {
 		struct fake_sandbox *b = &f->sandboxes[i];
 
-		if (shown(b, lag) && matches(b, &q->kvs) && !left_out(f, b, omits))
+		if (shown(b, lag) && matches(b, &q->kvs) && !left_out(b, empty || (omits && happens(f, 400))))
 			must(!cloud_list_add(l, view(b, false, true)));
 	}
 	q->result.list = l;

@@ -209,8 +209,8 @@ TEST(lists_that_prove_that_nothing_was_made)
 {
 	CHECK_INT(resolve_lists_needed(0), 1);
 	CHECK_INT(resolve_lists_needed(300), 1);
-	CHECK_INT(resolve_lists_needed(60000), 4);
-	CHECK_INT(resolve_lists_needed(180000), 7);
+	CHECK_INT(resolve_lists_needed(60000), 3);	/* after 15, 31 and 61 s */
+	CHECK_INT(resolve_lists_needed(180000), 4);	/* of those after 61, 91, 121, 151 and 181 s */
 }
 
 /* --- lists of the cloud --- */
