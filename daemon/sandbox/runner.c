@@ -100,7 +100,9 @@ static int64_t account_boot_of(const struct account *a, int64_t cloud_wall_ms)
 /* From when its age counts: a warm one's from its claim. */
 static int64_t begin_of(const struct sandbox *b)
 {
-	return b->warm_state == WARM_CLAIMED && b->started_at_ms ? MAX(b->started_at_ms, b->warm_at_ms) : b->started_at_ms;
+	bool is_claimed = b->warm_state == WARM_CLAIMED && b->started_at_ms;
+
+	return is_claimed ? account_cloud_now(b->account) - warm_age_ms(b) : b->started_at_ms;
 }
 
 static void look_alone(const struct runner *k, struct evaluate_input *ret)

@@ -749,7 +749,7 @@ static int64_t oldest_ready_ms(const struct warm_entry *e)
 		const struct warm_box *x = list_entry(i, struct warm_box, node);
 
 		if (x->step == WARM_STEP_READY)
-			oldest = MAX(oldest, account_cloud_now(e->account) - x->sandbox->warm_at_ms);
+			oldest = MAX(oldest, warm_age_ms(x->sandbox));
 	}
 	return oldest;
 }

@@ -121,6 +121,8 @@ void warm_box_leave(struct sandbox *b);
 void warm_box_end(struct warm_box *x, const char *why);
 /* May it be claimed? */
 bool warm_box_is_ready(const struct warm_box *x);
+/* Since it was ready, or claimed; never negative, and at most its age. */
+int64_t warm_age_ms(const struct sandbox *b);
 bool warm_is_kept(const struct sandbox *b);	/* it waits for a claim, and is extended meanwhile */
 /* The sandbox is gone. */
 void warm_gone(struct sandbox *b);

@@ -87,10 +87,19 @@ void warm_box_end(struct warm_box *x, const char *why)
 	b->account->n_warm_ending++;
 }
 
+int64_t warm_age_ms(const struct sandbox *b)
+{
+	int64_t now = account_cloud_now(b->account), since = b->warm_at_ms;
+
+	/* It was written before the cloud's clock was known. */
+	if (b->started_at_ms && (since > now || since < b->started_at_ms))
+		since = b->started_at_ms;
+	return MAX(now - since, (int64_t)0);
+}
+
 static bool is_too_old(const struct warm_box *x)
 {
-	return x->step == WARM_STEP_READY &&
-	       account_cloud_now(x->sandbox->account) - x->sandbox->warm_at_ms >= (int64_t)x->entry->conf.max_age_ms;
+	return x->step == WARM_STEP_READY && warm_age_ms(x->sandbox) >= (int64_t)x->entry->conf.max_age_ms;
 }
 
 /* A reload, or a loop that stood still, may have made it too old since it was last looked at. */
@@ -108,7 +117,7 @@ void warm_gone(struct sandbox *b)
 {
 	struct warm_box *x = b->box;
 	struct warm_entry *e = x ? x->entry : NULL;
-	bool is_young = e && account_cloud_now(b->account) - b->warm_at_ms < WARM_YOUNG_MS;
+	bool is_young = e && warm_age_ms(b) < WARM_YOUNG_MS;
 	bool was_ready = x && x->step == WARM_STEP_READY;
 	struct status st;
 

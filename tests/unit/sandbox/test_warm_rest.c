@@ -415,6 +415,46 @@ TEST(one_that_is_too_old_is_not_given)
 }
 
 /* The age that its policy ends it by is the caller's time, not that of waiting. */
+/* When it became ready was written by a clock that turned out to be another one than the cloud's. */
+TEST(ready_in_the_future)
+{
+	struct sandbox_warm_entry e = sized(1);
+	struct world w = { .warm = &e, .n_warm = 1 };
+	struct sandbox *b;
+
+	e.max_age_ms = 20000;
+	world_new_with(&w);
+	UNTIL_READY(&w, 1);
+	b = core_find(w.core, &w.core->accounts[0], w.fake->sandboxes[0].id);
+	b->warm_at_ms += 300000;
+	spin(&w, 5000);
+	CHECK_INT(w.fake->seen[FAKE_KILL], 0);
+	spin(&w, 30000);
+	CHECK_INT(w.fake->seen[FAKE_KILL], 1);
+	world_free(&w);
+}
+
+TEST(claimed_in_the_future)
+{
+	struct sandbox_warm_entry e = sized(1);
+	struct answer a;
+	struct create c;
+	struct world w;
+
+	warm_world(&w, &e);
+	UNTIL_READY(&w, 1);
+	c = warm_create("r1", SANDBOX_WARM_REQUIRE);
+	c.policy.set = BIT(POLICY_F_MAX_AGE) | BIT(POLICY_F_ON_MAX_AGE);
+	c.policy.to.max_age_ms = 20000;
+	c.policy.to.on_max_age = POLICY_KILL;
+	a = do_create(&w, &c);
+	CHECK(a.warm);
+	core_find(w.core, &w.core->accounts[0], a.id)->warm_at_ms += 300000;
+	spin(&w, 30000);
+	CHECK(!fake_find(w.fake, a.id));
+	world_free(&w);
+}
+
 TEST(max_age_of_the_policy_counts_from_the_claim)
 {
 	struct sandbox_warm_entry e = sized(1);
