@@ -252,9 +252,13 @@ VIEWS = (("1280,1600", "wide", True), ("390,844", "phone", True), ("1280,1600", 
 
 
 def browse(folder, url, size="1280,1600", shot=None, scripts=True):
+    home = os.path.join(folder, "with" if scripts else "without")
+    if not scripts:     # by the browser's own setting: with the engine's it has no tree and no picture either
+        os.makedirs(os.path.join(home, "Default"), exist_ok=True)
+        with open(os.path.join(home, "Default", "Preferences"), "w", encoding="ascii") as f:
+            f.write('{"profile":{"default_content_setting_values":{"javascript":2}}}')
     argv = [BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--no-proxy-server",
-            "--user-data-dir=" + folder, "--window-size=" + size, "--hide-scrollbars", "--timeout=60000"]
-    argv += [] if scripts else ["--blink-settings=scriptEnabled=false"]
+            "--user-data-dir=" + home, "--window-size=" + size, "--hide-scrollbars", "--timeout=60000"]
     argv += ["--screenshot=" + shot] if shot else ["--dump-dom"]
     return subprocess.run(argv + [url], capture_output=True, text=True, timeout=120, env=dict(os.environ, HOME=folder))
 
@@ -272,7 +276,7 @@ def kept(name):
 def test_in_a_browser(user_daemon, state, cloud):
     """An empty, a busy and a hostile state: it renders, no script of a name runs, and it is the same without scripts."""
     d, folder = user_daemon, harness.temp_dir("abb-")
-    boxes, sizes = [], {}
+    boxes = []
     if state == "busy":
         n = 1000
         threads = [threading.Thread(target=lambda: boxes.extend(d.ctl("create", "--timeout", "1h").stdout.strip() for _ in range(n // 8)))
@@ -287,22 +291,19 @@ def test_in_a_browser(user_daemon, state, cloud):
                  d.ctl("create", "-m", "x=" + HOSTILE).stdout.strip()]
     try:
         for size, name, scripts in VIEWS if FULL else VIEWS[:1]:
-            if scripts:     # the browser writes its tree by a script
-                port, path = link(d)
-                dom = browse(folder, "http://localhost:%d%s" % (port, path), size).stdout
-                assert "agentboxd " in dom and "<title>agentboxd</title>" in dom, dom[-1500:]
-                assert "<img" not in dom and "owned" not in re.sub(r"<main.*</main>", "", dom, flags=re.S)
-                shown = [b for b in boxes if b in dom]
-                assert len(shown) == min(len(boxes), 100), (len(shown), len(boxes))
+            port, path = link(d)
+            dom = browse(folder, "http://localhost:%d%s" % (port, path), size, scripts=scripts).stdout
+            assert "agentboxd " in dom and "<title>agentboxd</title>" in dom, dom[-1500:]
+            assert "<img" not in dom and "owned" not in re.sub(r"<main.*</main>", "", dom, flags=re.S)
+            shown = [b for b in boxes if b in dom]
+            assert len(shown) == min(len(boxes), 100), (len(shown), len(boxes))
             shot = kept("%s-%s" % (state, name)) if FULL else os.path.join(folder, "shot.png")
             port, path = link(d)
             r = browse(folder, "http://localhost:%d%s" % (port, path), size, shot, scripts)
             with open(shot, "rb") as f:
                 head = f.read(24)
             assert head[:8] == b"\x89PNG\r\n\x1a\n" and int.from_bytes(head[16:20], "big") == int(size.split(",")[0]), r.stderr[-500:]
-            sizes[name] = os.path.getsize(shot)
             if FULL:
                 print("%s %s: %s" % (state, name, shot))
-        assert not FULL or abs(sizes["wide"] - sizes["without-scripts"]) < sizes["wide"] / 10, sizes   # ages move on
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -88,7 +88,7 @@ class Store:
         env = {"NOTIFY_SOCKET": self.path, "LISTEN_FDS": str(len(fds)), "LISTEN_FDNAMES": ":".join(name for name, _ in kept),
                "HOME": self.folder, "XDG_RUNTIME_DIR": self.folder}
         d = harness.Daemon(cloud, env=env, pass_fds=fds, wait=False,
-                           wrap=["/usr/bin/python3", "-c", PASS, ",".join(map(str, fds))], **kw)
+                           wrap=["/bin/bash", "-c", PASS, ",".join(map(str, fds))], **kw)
         try:
             if wait:
                 self.wait(lambda: self.seen.count("READY=1") > n or not d.running(), "READY=1")

@@ -17,20 +17,13 @@ import pytest
 import harness
 from api import Api, ApiError
 
-# Puts passed descriptors where a manager does, and says whose they are.
-PASS = """
-import os, sys
-fds = [int(f) for f in sys.argv[1].split(",") if f]
-high = [os.dup(f) for f in fds]
-for i in range(len(high)):
-    while high[i] < 3 + len(fds):
-        high[i] = os.dup(high[i])
-for f in fds:
-    os.set_inheritable(f, False)
-for i, f in enumerate(high):
-    os.dup2(f, 3 + i, inheritable=True)
-os.environ["LISTEN_PID"] = os.environ["WATCHDOG_PID"] = str(os.getpid())
-os.execv(sys.argv[2], sys.argv[2:])
+# Puts passed descriptors where a manager does, and says whose they are: a program for bash, which is up sooner than one for Python.
+PASS = r"""
+IFS=, read -ra fds <<<"$0"
+for i in "${!fds[@]}"; do eval "exec $((200 + i))<&${fds[i]} ${fds[i]}<&-"; done
+for i in "${!fds[@]}"; do eval "exec $((3 + i))<&$((200 + i)) $((200 + i))<&-"; done
+export LISTEN_PID=$$ WATCHDOG_PID=$$
+exec "$@"
 """
 
 
@@ -49,7 +42,7 @@ class Manager:
         fds = [s.fileno() for s in self.passed.values()]
         env = dict({"NOTIFY_SOCKET": self.path, "LISTEN_FDS": str(len(fds)), "LISTEN_FDNAMES": ":".join(names)}, **(env or {}))
         return harness.Daemon(cloud, env=env, pass_fds=fds, wait=False,
-                              wrap=["/usr/bin/python3", "-c", PASS, ",".join(map(str, fds))], **kw)
+                              wrap=["/bin/bash", "-c", PASS, ",".join(map(str, fds))], **kw)
 
     def next(self, timeout=20):
         self.sock.settimeout(timeout)

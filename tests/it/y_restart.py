@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -169,7 +170,10 @@ def restart(m, d):
     d.proc.terminate()
     m.wait("STOPPING=1")
     begin = time.monotonic()
-    d.proc.wait(30)
+    ended = os.pidfd_open(d.pid)        # wait() with a limit looks now and then only
+    assert select.select([ended], [], [], 30)[0], d.tail()
+    os.close(ended)
+    d.proc.wait()
     assert d.proc.returncode == 0, d.tail()
     after = m.start(d.cloud, folder=d.home)
     after.cloud = d.cloud
