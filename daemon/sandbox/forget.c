@@ -15,7 +15,7 @@
 #include "proto/base/str.h"
 
 #define SLICE	       500u	/* how many are forgotten at once: no long transaction */
-#define PRUNE_FROM     1000u	/* rows of request ids are pruned, which reads them all, when so many have left memory, or FORGET_PRUNE_EVERY_MS after the last time */
+#define PRUNE_FROM     1000u	/* rows are pruned, which reads them all, when so many ids have left memory, or after FORGET_PRUNE_EVERY_MS */
 
 static void forget_sandbox(struct sandbox_core *core, struct sandbox *b)
 {

@@ -540,7 +540,7 @@ void warm_made(struct creation *c)
 
 	if (core->warm_stopped)
 		return;
-	/* It was counted as coming until now, also where nothing that is ready comes of it. */
+	/* A creation counts as coming until now, also where nothing that is ready comes of it. */
 	if (e)
 		warm_poke(e);
 	if (!b || !sandbox_is_live(b)) {

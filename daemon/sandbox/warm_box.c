@@ -91,7 +91,7 @@ int64_t warm_age_ms(const struct sandbox *b)
 {
 	int64_t now = account_cloud_now(b->account), since = b->warm_at_ms;
 
-	/* It was written before the cloud's clock was known. */
+	/* The moment was written before the cloud's clock was known. */
 	if (b->started_at_ms && (since > now || since < b->started_at_ms))
 		since = b->started_at_ms;
 	return MAX(now - since, (int64_t)0);

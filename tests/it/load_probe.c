@@ -3,8 +3,8 @@
  * load_probe SOCKET SANDBOX N PERIOD_MS
  *	N clients of the library in one process, each with a connection of its own: a stream of the sandbox's events, which is begun again
  *	behind the last event when it ended, and a call each PERIOD_MS: of ten, one is a SetTimeout, one a Create and its Kill, one the
- *	Start of `true`, seven are a Get. One line for each call that ended, "ok" or what was wrong; "resync" for a stream that cannot go on where it was. Ends with its input,
- *	when all calls have ended: "slowest MS", "streams N" (all that were begun).
+ *	Start of `true`, seven are a Get. One line for each call that ended, "ok" or what was wrong; "resync" for a stream that cannot go on
+ *	where it was. Ends with its input, when all calls have ended: "slowest MS", "streams N" (all that were begun).
  */
 #include <agentbox.h>
 #include <errno.h>
