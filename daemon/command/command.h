@@ -145,6 +145,9 @@ struct command *command_unref(struct command *c);	/* NULL is fine; returns NULL 
 void command_look(const struct command *c, struct command_view *ret);
 const struct command_result *command_result(const struct command *c);	/* NULL while it runs */
 
+/* The order of lists: the newest first, then by id, and those without an id by pid; other fields do not count. < 0: a comes first. */
+int command_view_cmp(const struct command_view *a, const struct command_view *b);
+
 /* The caller's commands in a sandbox (with `ended` also ended ones), and other processes that the agent started there;
  * newest first. */
 typedef void command_list_fn(void *user, const struct status *st, const struct command_view *v, size_t n);

@@ -459,13 +459,20 @@ static int add_foreign(struct listing *l, const struct command_op *op, const str
 	return 0;
 }
 
+int command_view_cmp(const struct command_view *a, const struct command_view *b)
+{
+	int by_id = strcmp(a->id, b->id);
+
+	if (a->started_at_ms != b->started_at_ms)
+		return a->started_at_ms < b->started_at_ms ? 1 : -1;
+	if (by_id || a->id[0])
+		return by_id;
+	return (a->pid > b->pid) - (a->pid < b->pid);
+}
+
 static int newest_first(const void *a, const void *b)
 {
-	const struct command_view *x = a, *y = b;
-
-	if (x->started_at_ms != y->started_at_ms)
-		return x->started_at_ms < y->started_at_ms ? 1 : -1;
-	return strcmp(x->id, y->id);
+	return command_view_cmp(a, b);
 }
 
 static void answer_list(struct command_op *op, const struct envd_result *processes)

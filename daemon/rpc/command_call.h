@@ -5,6 +5,7 @@
 
 #include "daemon/command/command.h"
 #include "daemon/rpc/call.h"
+#include "daemon/sandbox/rules/page.h"
 #include "proto/gen/agentbox_command.pb-c.h"
 
 struct cmd_call {
@@ -19,7 +20,9 @@ struct cmd_call {
 	void (*with)(struct cmd_call *x, struct command *c);
 	int signo;
 	size_t page_size;
-	char *page_token;
+	uint64_t question;		/* of a list, for its page tokens */
+	bool behind;			/* only what comes behind `last` */
+	struct page_place last;
 	struct command_read_from from;
 	uint32_t cols, rows;		/* the size to set; 0 = none */
 };

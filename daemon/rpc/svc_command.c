@@ -44,7 +44,6 @@ void cmd_call_free(struct cmd_call *x, bool end_it)
 	if (x->input_open)
 		command_input_close(x->command);
 	command_unref(x->command);
-	free(x->page_token);
 	free(x);
 }
 
@@ -639,11 +638,39 @@ static void on_kill(struct rpc_call *call, const ProtobufCMessage *message)
 
 /* --- List --- */
 
+#define PLACE_OF_PID "pid:"
+
+/* A command that has ended, or is forgotten, before the next page is asked for leaves its place behind. */
+static char *token_behind(const struct command_view *v, uint64_t question)
+{
+	struct page_place place = { .started_at_ms = v->started_at_ms };
+
+	if (v->id[0])
+		(void)str_copy(place.id, sizeof(place.id), v->id);
+	else
+		snprintf(place.id, sizeof(place.id), PLACE_OF_PID "%u", v->pid);
+	return page_token(&place, question);
+}
+
+static bool is_behind(const struct command_view *v, const struct page_place *last)
+{
+	struct command_view at = { .id = last->id, .started_at_ms = last->started_at_ms };
+	uint64_t pid = 0;
+
+	if (str_starts(last->id, PLACE_OF_PID)) {
+		at.id = "";
+		if (str_u64(last->id + strlen(PLACE_OF_PID), strlen(last->id) - strlen(PLACE_OF_PID), UINT32_MAX, &pid) < 0)
+			return false;
+		at.pid = (uint32_t)pid;
+	}
+	return command_view_cmp(v, &at) > 0;
+}
+
 static void send_page(struct cmd_call *x, const struct command_view *v, size_t n, bool more)
 {
 	Agentbox__V1__ListCommandsResponse m = AGENTBOX__V1__LIST_COMMANDS_RESPONSE__INIT;
 	struct command_message *c = calloc(n + 1, sizeof(*c));
-	char token[64] = "";
+	char *token = NULL;
 	size_t filled = 0, bytes = 0, fit = 0;
 
 	m.commands = calloc(n + 1, sizeof(*m.commands));
@@ -652,38 +679,25 @@ static void send_page(struct cmd_call *x, const struct command_view *v, size_t n
 		fit += check_page_room(&bytes, &c[filled].m.base);
 		filled++;
 	}
-	if (!c || !m.commands || (filled < n && fit == filled)) {
+	more |= fit < n;
+	if (!c || !m.commands || (filled < n && fit == filled) || (more && !(token = token_behind(&v[fit - 1], x->question)))) {
 		cmd_call_fail_errno(x, ENOMEM);
 	} else {
-		more |= fit < n;
-		n = fit;
-		if (more && v[n - 1].id[0])
-			str_copy(token, sizeof(token), v[n - 1].id);
-		else if (more)
-			snprintf(token, sizeof(token), "pid:%u", v[n - 1].pid);
-		m.n_commands = n;
-		m.next_page_token = token;
+		m.n_commands = fit;
+		m.next_page_token = token ? token : (char *)"";
 		cmd_call_reply(x, &m.base);
 	}
+	free(token);
 	while (filled)
 		command_msg_fini(&c[--filled]);
 	free(c);
 	free(m.commands);
 }
 
-static bool is_token_of(const char *token, const struct command_view *v)
-{
-	char pid[32];
-
-	snprintf(pid, sizeof(pid), "pid:%u", v->pid);
-	return str_eq(token, v->id[0] ? v->id : pid);
-}
-
 static void svc_command_on_listed(void *user, const struct status *st, const struct command_view *v,
 				  size_t n)
 {
 	struct cmd_call *x = user;
-	struct status bad;
 	size_t from = 0, k;
 
 	x->op = NULL;
@@ -691,16 +705,8 @@ static void svc_command_on_listed(void *user, const struct status *st, const str
 		cmd_call_fail(x, st);
 		return;
 	}
-	if (x->page_token) {
-		while (from < n && !is_token_of(x->page_token, &v[from]))
-			from++;
-		if (from == n) {
-			status_field(&bad, "page_token", "is not of this list, or its command is gone; start over");
-			cmd_call_fail(x, &bad);
-			return;
-		}
+	while (x->behind && from < n && !is_behind(&v[from], &x->last))
 		from++;
-	}
 	k = MIN(n - from, x->page_size);
 	send_page(x, v + from, k, from + k < n);
 }
@@ -710,7 +716,7 @@ static void svc_command_on_list(struct rpc_call *call, const ProtobufCMessage *m
 	const Agentbox__V1__ListCommandsRequest *q = (const void *)message;
 	struct cmd_call *x = cmd_call_new(call);
 	struct status st;
-	int r = 0;
+	int r;
 
 	if (!x)
 		return;
@@ -719,10 +725,14 @@ static void svc_command_on_list(struct rpc_call *call, const ProtobufCMessage *m
 		cmd_call_fail(x, &st);
 		return;
 	}
-	if (!str_is_empty(q->page_token) && !(x->page_token = strdup(q->page_token)))
-		r = -ENOMEM;
-	if (!r)
-		r = commands_list(x->commands,
+	x->question = page_hash(page_hash(PAGE_HASH, q->ended ? "ended" : "running"), q->sandbox);
+	x->behind = !str_is_empty(q->page_token);
+	if (x->behind && page_token_parse(q->page_token, x->question, &x->last) < 0) {
+		status_field(&st, "page_token", "is not one that this list gave out");
+		cmd_call_fail(x, &st);
+		return;
+	}
+	r = commands_list(x->commands,
 				  &(struct sandbox_call){.who = rpc_call_who(call),
 							 .sandbox = q->sandbox,
 							 .deadline_ms = rpc_call_deadline_ms(call),

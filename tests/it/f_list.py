@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Listings: large directories, answers of the agent that are none, pages of our own lists that fit into what every client takes."""
+import contextlib
 import os
 import time
 
@@ -7,6 +8,7 @@ import pytest
 
 import harness
 from api import ApiError
+from wire import Client
 
 HERE = "/home/user/"
 
@@ -101,6 +103,49 @@ def test_pages_fit_into_a_message(cloud, daemon, api, box):
         started.add(api.call("CommandService.Start", sandbox=box, argv={"args": args}).command_id)
     listed, n = pages(api, "CommandService.List", "commands", sandbox=box, ended=True)
     assert n >= 3 and sorted(c.command_id for c in listed) == sorted(started), (n, len(listed))
+
+
+def test_pages_while_commands_end(api, box):
+    """A page begins behind the place of the last command of the one before, whether or not that still is in the list."""
+    started = [api.call("CommandService.Start", sandbox=box, shell="sleep 1000").command_id for _ in range(5)]
+    ask = {"sandbox": box, "page_size": 2}
+    first = api.call("CommandService.List", **ask)
+    assert len(first.commands) == 2 and first.next_page_token
+    last = first.commands[-1].command_id
+    api.call("CommandService.Kill", command={"command_id": last})
+    api.call("CommandService.Wait", command={"command_id": last})
+    assert last not in [c.command_id for c in api.call("CommandService.List", sandbox=box).commands]
+    seen = [c.command_id for c in first.commands]
+    token = first.next_page_token
+    while token:
+        page = api.call("CommandService.List", page_token=token, **ask)
+        seen += [c.command_id for c in page.commands]
+        token = page.next_page_token
+    assert sorted(seen) == sorted(started), "none is left out, none comes twice"
+    for other in ({"ended": True}, {"page_token": last}, {"page_token": "x"}):
+        with pytest.raises(ApiError) as e:
+            api.call("CommandService.List", **{"page_token": first.next_page_token, **ask, **other})
+        assert e.value.reason == "FIELD_INVALID" and "page_token" in e.value.text
+
+
+def test_pages_of_what_others_started(local, local_api):
+    """Processes that have no start and no id of ours have their order by pid, and so their place."""
+    other = Client(local.plain_url, local.key)
+    made = other.create()
+    box, identity = made["sandboxID"], other.get(made).json()
+    mine = local_api.call("CommandService.Start", sandbox=box, shell="sleep 1000")
+    with contextlib.ExitStack() as running:
+        for _ in range(4):
+            assert running.enter_context(other.start(identity, argv=["/bin/sleep", "1000"])).next()
+        whole = local_api.call("CommandService.List", sandbox=box).commands
+        assert [c.command_id for c in whole] == [mine.command_id] + [""] * 4
+        seen, token = [], ""
+        while not seen or token:
+            page = local_api.call("CommandService.List", sandbox=box, page_size=1, page_token=token)
+            seen += [c.pid for c in page.commands]
+            token = page.next_page_token
+        assert seen == [c.pid for c in whole]
+    other.close()
 
 
 def test_write_says_what_fits(cloud, api, box):

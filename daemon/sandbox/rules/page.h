@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Pages of a list: the order, and the token that says where the next page begins. [pure]
- * Order: started_at descending, then id ascending. A token has the place of the last sandbox and a hash of
+ * Order: started_at descending, then id ascending. A token has the place of the last row and a hash of
  * the query, so that it is refused with another query.
  */
 #ifndef AB_DAEMON_SANDBOX_RULES_PAGE_H
