@@ -12,6 +12,21 @@
 
 enum tag { TAG_END, TAG_BEGIN, TAG_INT, TAG_TEXT, TAG_BLOB };
 
+/*
+ * Request ids above their limit. A rank for each row would take memory for all of a uid; the oldest with their number as the limit
+ * take memory for that number. So one uid at a time: the one that has most above the limit, counting only what may go.
+ */
+#define MOST(table, is_over, keep)                                                                                           \
+	"WITH most(uid, n) AS (SELECT uid, COUNT(*) - " keep " AS n FROM " table " r WHERE uid IN"                          \
+	" (SELECT uid FROM " table " GROUP BY uid HAVING COUNT(*) > " keep ") AND " is_over                                 \
+	" GROUP BY uid HAVING n > 0 ORDER BY n DESC LIMIT 1) "
+#define OLDEST_OF_MOST(table, is_over)                                                                                       \
+	"SELECT id FROM (SELECT r.rowid AS id FROM " table " r WHERE r.uid = (SELECT uid FROM most) AND " is_over           \
+	" ORDER BY r.used_at_ms, r.rowid LIMIT IFNULL((SELECT n FROM most), 0))"
+#define REQUEST_IS_OVER                                                                                                      \
+	"r.state = ?1 AND NOT EXISTS (SELECT 1 FROM sandbox s WHERE s.account = r.account AND s.id = r.object AND s.state <> ?2)"
+#define COMMAND_IS_OVER "NOT EXISTS (SELECT 1 FROM command c WHERE c.id = r.command)"
+
 char *change_sql(unsigned stmt)
 {
 	static const char *const others[] = {
@@ -21,21 +36,15 @@ char *change_sql(unsigned stmt)
 			 " WHERE CAST(excluded.value AS INTEGER) > CAST(value AS INTEGER)"),
 		[STMT_DEL_EVENTS - STMT_OTHERS] = "DELETE FROM event WHERE uid = ? AND seq <= ?",
 		[STMT_DEL_LEASES - STMT_OTHERS] = "DELETE FROM lease WHERE account = ? AND sandbox = ?",
-		/* Only the rows of a uid with too many are put in order, which takes memory for all of them. */
 		[STMT_PRUNE_REQUESTS - STMT_OTHERS] =
-			("DELETE FROM request WHERE rowid IN (SELECT r.rowid FROM request r WHERE r.state = ?1 AND r.used_at_ms <= ?4"
+			(MOST("request", REQUEST_IS_OVER, "?3") "DELETE FROM request WHERE rowid IN (SELECT r.rowid FROM request r"
+			 " WHERE r.state = ?1 AND r.used_at_ms <= ?4"
 			 " AND NOT EXISTS (SELECT 1 FROM sandbox s WHERE s.account = r.account AND s.id = r.object"
-			 " AND (s.state <> ?2 OR s.gone_at_ms > ?5)) UNION ALL SELECT id FROM (SELECT r.rowid AS id,"
-			 " ROW_NUMBER() OVER (PARTITION BY r.uid ORDER BY r.used_at_ms DESC, r.rowid DESC) AS rank"
-			 " FROM request r WHERE r.uid IN (SELECT uid FROM request GROUP BY uid HAVING COUNT(*) > ?3) AND r.state = ?1"
-			 " AND NOT EXISTS (SELECT 1 FROM sandbox s WHERE s.account = r.account AND s.id = r.object AND s.state <> ?2))"
-			 " WHERE rank > ?3)"),
+			 " AND (s.state <> ?2 OR s.gone_at_ms > ?5)) UNION ALL " OLDEST_OF_MOST("request", REQUEST_IS_OVER) ")"),
 		[STMT_PRUNE_COMMAND_REQUESTS - STMT_OTHERS] =
-			("DELETE FROM command_request WHERE rowid IN (SELECT q.rowid FROM command_request q WHERE q.used_at_ms <= ?2"
-			 " AND NOT EXISTS (SELECT 1 FROM command c WHERE c.id = q.command) UNION ALL SELECT id FROM (SELECT q.rowid AS id,"
-			 " ROW_NUMBER() OVER (PARTITION BY q.uid ORDER BY q.used_at_ms DESC, q.rowid DESC) AS rank"
-			 " FROM command_request q WHERE q.uid IN (SELECT uid FROM command_request GROUP BY uid HAVING COUNT(*) > ?1)"
-			 " AND NOT EXISTS (SELECT 1 FROM command c WHERE c.id = q.command)) WHERE rank > ?1)"),
+			(MOST("command_request", COMMAND_IS_OVER, "?1") "DELETE FROM command_request WHERE rowid IN"
+			 " (SELECT r.rowid FROM command_request r WHERE r.used_at_ms <= ?2 AND " COMMAND_IS_OVER
+			 " UNION ALL " OLDEST_OF_MOST("command_request", COMMAND_IS_OVER) ")"),
 		[STMT_BEGIN - STMT_OTHERS] = "BEGIN IMMEDIATE",
 		[STMT_COMMIT - STMT_OTHERS] = "COMMIT",
 		[STMT_SAVEPOINT - STMT_OTHERS] = "SAVEPOINT t",

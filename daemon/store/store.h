@@ -170,8 +170,8 @@ void store_tx_put_intent(struct store_tx *t, const struct row_intent *r);
 void store_tx_del_intent(struct store_tx *t, uint64_t seq);
 void store_tx_put_request(struct store_tx *t, const struct row_request *r);
 void store_tx_del_request(struct store_tx *t, uid_t uid, const char *method, const char *request_id);
-/* Deletes request ids with a known outcome whose sandbox has no row, or is in state `gone`: of each uid those beyond the `keep` that
- * were used last, and those that were not used after used_before_ms and whose sandbox ended by gone_before_ms. */
+/* Deletes request ids with a known outcome whose sandbox has no row, or is in state `gone`: those that were not used after
+ * used_before_ms and whose sandbox ended by gone_before_ms, and of one uid, which has most of them above `keep`, the oldest above it. */
 struct store_prune {
 	int gone;		/* enum sandbox_state */
 	uint32_t keep;

@@ -328,18 +328,19 @@ TEST(one_row_is_deleted)
 }
 
 static enum { READING, THERE, NOT_THERE } row;
+static uid_t row_uid;
 
 static void on_request_row(void *user, const struct status *st, const struct row_request *r)
 {
 	CHECK(status_ok(st));
-	CHECK(!r || (r->uid == 7 && r->params_hash[31] == 9));
+	CHECK(!r || (r->uid == row_uid && r->params_hash[31] == 9));
 	row = r ? THERE : NOT_THERE;
 }
 
 static void on_command_request_row(void *user, const struct status *st, const struct row_command_request *r)
 {
 	CHECK(status_ok(st));
-	CHECK(!r || (r->uid == 7 && r->params_hash[31] == 8));
+	CHECK(!r || (r->uid == row_uid && r->params_hash[31] == 8));
 	row = r ? THERE : NOT_THERE;
 }
 
@@ -349,6 +350,7 @@ static bool is_there(struct db *d, bool command, uid_t uid, unsigned n)
 
 	snprintf(id, sizeof(id), "r%u", n);
 	row = READING;
+	row_uid = uid;
 	if (command)
 		CHECK(!store_get_command_request(d->store, uid, "Start", id, on_command_request_row, NULL));
 	else
@@ -412,6 +414,50 @@ TEST(request_ids_are_read_and_pruned)
 
 			CHECK_INT(is_there(&d, false, 7, i), is);
 			CHECK_INT(is_there(&d, true, 7, i), is);
+		}
+	}
+	CHECK_INT(d.failed, 0);
+	db_close(&d);
+	dir_drop();
+}
+
+static unsigned count_there(struct db *d, bool commands, uid_t uid, unsigned n)
+{
+	unsigned have = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		have += is_there(d, commands, uid, i);
+	return have;
+}
+
+/* Of uids that each have too many the worst goes first, and one whose rows must all stay is in nobody's way. */
+TEST(request_ids_of_several_uids_are_pruned)
+{
+	struct store_prune p = { .gone = 8, .keep = 3 };
+	struct row_sandbox alive = a_sandbox("alive");
+	static const struct { unsigned n, after[3]; } uids[] = { { 9, { 9, 9, 9 } }, { 5, { 5, 3, 3 } }, { 7, { 3, 3, 3 } }, { 2, { 2, 2, 2 } } };
+	struct store_tx *t;
+	struct db d;
+
+	dir_make();
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	CHECK(!store_tx_new(d.store, &t));
+	store_tx_put_sandbox(t, &alive);
+	store_tx_put_command(t, &(struct row_command){ .id = "c0", .account = "default", .sandbox = "alive", .uid = 7,
+						       .state = ROW_COMMAND_RUNNING, .pid = 5, .exit_code = -1 });
+	for (uid_t u = 0; u < ARRAY_SIZE(uids); u++)
+		for (unsigned i = 0; i < uids[u].n; i++)
+			put_requests(t, u, i, u ? "nobody" : "alive", u ? "c9" : "c0");
+	store_tx_commit(t, false, on_done, &d);
+	for (unsigned round = 0; round < 3; round++) {
+		CHECK(!store_tx_new(d.store, &t));
+		store_tx_prune_requests(t, &p);
+		store_tx_prune_command_requests(t, &p);
+		store_tx_commit(t, false, on_done, &d);
+		for (uid_t u = 0; u < ARRAY_SIZE(uids); u++) {
+			CHECK_INT(count_there(&d, false, u, 9), uids[u].after[round]);
+			CHECK_INT(count_there(&d, true, u, 9), uids[u].after[round]);
+			CHECK(!uids[u].n || is_there(&d, false, u, uids[u].n - 1));	/* the newest stay */
 		}
 	}
 	CHECK_INT(d.failed, 0);
