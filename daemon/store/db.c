@@ -97,8 +97,9 @@ int db_connect(struct db *db)
 	(void)sqlite3_db_config(db->sql, SQLITE_DBCONFIG_DQS_DDL, 0, NULL);
 	(void)sqlite3_db_config(db->sql, SQLITE_DBCONFIG_DQS_DML, 0, NULL);
 	rc = db_exec(db, pragmas);
+	/* A copy is open for a moment at a time: what SQLite keeps of its pages is worth little, and is memory beside the database's own. */
 	if (rc == SQLITE_OK)
-		rc = db_exec(db, db->file ? "PRAGMA journal_mode = DELETE"
+		rc = db_exec(db, db->file ? "PRAGMA journal_mode = DELETE; PRAGMA cache_size = -512"
 				 : db->dir->network_fs	? "PRAGMA journal_mode = TRUNCATE"
 							: "PRAGMA journal_mode = WAL");
 	db->sync_full = true;
