@@ -561,11 +561,7 @@ void warm_made(struct creation *c)
 			log_warn("warm_end", "sandbox=%s error=nomem at=its_end", b->id);
 		return;
 	}
-	/* Somebody's Create came meanwhile, and has its place. */
-	if (is_crowded(b->account))
-		warm_box_end(x, "warm_gives_way");
-	else
-		warm_box_begin(x);
+	warm_box_begin(x);
 }
 
 /* --- who needs room --- */
