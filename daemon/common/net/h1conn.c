@@ -532,11 +532,6 @@ static void h1c_drain(struct http_conn *c)
 		conn_finish(c, "drained");
 }
 
-static void h1c_abort(struct http_conn *c, uint32_t code)
-{
-	h1c_lost(c);
-}
-
 static void h1c_free(struct http_conn *c)
 {
 	struct h1 *h = h1_of(c);
@@ -593,7 +588,6 @@ const struct http_ops h1_ops = {
 	.lost = h1c_lost,
 	.after = h1c_after,
 	.drain = h1c_drain,
-	.abort = h1c_abort,
 	.free = h1c_free,
 	.open_count = h1c_open_count,
 	.free_streams = h1c_free_streams,

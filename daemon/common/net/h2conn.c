@@ -264,18 +264,6 @@ static void h2c_expire(struct http_conn *c, uint64_t now_ms)
 		ended_by_rules(c);
 }
 
-static void h2c_abort(struct http_conn *c, uint32_t code)
-{
-	struct h2 *h = h2_of(c);
-	const uint8_t *p;
-	size_t n;
-
-	h2_goaway(h, code);
-	/* GOAWAY is gathered before the streams, and with them the session, are declared dead. */
-	(void)!h2_output(h, &p, &n);
-	h2_lost(h);
-}
-
 static void h2c_free(struct http_conn *c)
 {
 	h2_free(h2_of(c));
@@ -519,7 +507,6 @@ const struct http_ops h2_ops = {
 	.due = h2c_due,
 	.expire = h2c_expire,
 	.drain = h2c_drain,
-	.abort = h2c_abort,
 	.free = h2c_free,
 	.open_count = h2c_open_count,
 	.free_streams = h2c_free_streams,

@@ -908,16 +908,6 @@ void http_conn_drain_end(struct http_conn *c)
 	conn_touch(c);
 }
 
-void http_conn_abort(struct http_conn *c, uint32_t h2_code, const char *reason)
-{
-	if (conn_from(c)->state > CONN_OPEN)
-		return;
-	str_copy(c->why, sizeof(c->why), reason);
-	if (c->state == CONN_OPEN)
-		c->ops->abort(c, h2_code);
-	conn_finish(c, reason);
-}
-
 int http_conn_request(struct http_conn *c, const struct fields *head, bool end,
 		      http_ready_fn *on_ready, void *user, struct http_stream **ret)
 {

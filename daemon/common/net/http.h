@@ -134,8 +134,6 @@ void http_conn_close(struct http_conn *c, const char *reason);
 void http_conn_drain(struct http_conn *c);
 /* A drain that ends now: whoever has not answered yet hears which of its requests were not looked at. */
 void http_conn_drain_end(struct http_conn *c);
-/* GOAWAY with this code now, and close after flushing what is queued: for abuse. */
-void http_conn_abort(struct http_conn *c, uint32_t h2_code, const char *reason);
 
 /* --- servers --- */
 

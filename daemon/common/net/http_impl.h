@@ -54,7 +54,6 @@ struct http_ops {
 	uint64_t (*due)(const struct http_conn *c);
 	void (*expire)(struct http_conn *c, uint64_t now_ms);	/* that moment may have passed */
 	void (*drain)(struct http_conn *c);
-	void (*abort)(struct http_conn *c, uint32_t code);
 	void (*free)(struct http_conn *c);
 	uint32_t (*open_count)(const struct http_conn *c);
 	uint32_t (*free_streams)(const struct http_conn *c);

@@ -311,27 +311,6 @@ TEST(drain)
 	}
 }
 
-TEST(abort_says_goaway)
-{
-	struct rig *r = rig_new((struct http_server_options){ 0 });
-	struct rig_ask a = { .x = NULL };
-	struct rig_client k;
-	uint32_t code = 0;
-
-	rig_dial(r, &k, true, NULL);
-	CHECK(!rig_ask_fields(&k, &a, "POST", "/hold", false));
-	WAIT(r->loop, r->n_held == 1);
-	http_conn_abort(http_stream_conn(r->held[0]->x), H2_ENHANCE_YOUR_CALM, "too much");
-	CHECK_INT(r->closed, 0);
-	WAIT(r->loop, a.how && r->closed == 1);
-	CHECK_INT(r->last_how, HTTP_CLOSE_LOST);
-	WAIT(r->loop, k.closed || http_conn_goaway(k.c, &code));
-	WAIT(r->loop, k.closed && r->conns_gone == 1);
-	CHECK_STR(r->gone_why, "too much");
-	rig_ask_end(&a);
-	rig_free(r);
-}
-
 TEST(ping)
 {
 	struct rig *r = rig_new((struct http_server_options){ 0 });
