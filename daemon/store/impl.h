@@ -19,6 +19,14 @@
 
 #define STORE_MAGIC	0x53746f72u
 
+/* Where store_settle() is. */
+enum store_settle {
+	SETTLE_NONE,
+	SETTLE_COPY,	/* the second copy is brought up to date */
+	SETTLE_LOG,	/* the log's pages go into the database file */
+	SETTLE_OVER,
+};
+
 struct store {
 	uint32_t magic;
 	struct loop *loop;
@@ -50,6 +58,8 @@ struct store {
 	uint64_t backup_lacks;		/* bytes of changes that were committed since then */
 	bool backup_failed;		/* the last one failed, which was logged */
 	bool backup_follows;		/* the next one applies changes, as far as the loop knows */
+	enum store_settle settle;
+	bool settled_copy;		/* store_settle() has brought it up to date */
 	struct backup export;		/* the worker's: a copy for a caller that is being made */
 	struct store_export *exporting;	/* there is one; NULL = none */
 	int claims_fd;			/* the worker's; -1 = not open */
@@ -61,6 +71,7 @@ enum tx_kind {
 	TX_CHANGES,
 	TX_RESERVE,	/* write `reserve` into host-id */
 	TX_BACKUP,	/* a step of the second copy */
+	TX_CHECKPOINT,	/* pages of the log into the database file */
 	TX_GET,		/* read a row */
 	TX_EXPORT,	/* a step of a copy for a caller; in a struct store_export */
 };
@@ -104,6 +115,7 @@ void writer_on_reserved(struct job *j);	/* job.done of RESERVE, CHANGES and GET 
 void writer_on_written(struct job *j);
 void writer_on_read(struct job *j);
 void writer_on_backup_timer(struct timer *t, void *user);
+void writer_settle(struct store *s);
 /* When the worker has ended: brings the second copy up to date. */
 void writer_finish(struct store *s);
 

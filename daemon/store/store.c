@@ -190,6 +190,17 @@ void store_mute(struct store *s)
 	s->muted = true;
 }
 
+void store_settle(struct store *s)
+{
+	if (s->settle == SETTLE_NONE)
+		writer_settle(s);
+}
+
+bool store_is_settled(const struct store *s)
+{
+	return s->settle == SETTLE_OVER;
+}
+
 struct store *store_close(struct store *s)
 {
 	if (!s)

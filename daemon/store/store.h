@@ -107,6 +107,10 @@ must_check int store_load_claims(struct store *s, store_claim_fn *fn, void *user
 must_check int store_start(struct store *s);
 /* From now on no done is called, as their users are being freed. What is queued is committed. */
 void store_mute(struct store *s);
+/* After store_start(), once, for a stop that still serves: on the thread the second copy gets what it lacks, and the database file what only the log of SQLite has. So
+ * that nobody waits for the disk, store_close() leaves to the next start what is committed after it and the copy lacks. */
+void store_settle(struct store *s);
+bool store_is_settled(const struct store *s);	/* that is over; false before store_settle() */
 /* Commits what is queued, calls every done, closes. NULL is fine; returns NULL. */
 struct store *store_close(struct store *s);
 

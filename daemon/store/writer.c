@@ -264,6 +264,12 @@ static void write_claims(struct store *s, struct list *jobs)
 		claims_failed(jobs, r);
 }
 
+/* Commits are as safe in the log as in the file, so a failure is left to the next one. */
+static int checkpoint(struct db *db)
+{
+	return db->sql ? sqlite3_wal_checkpoint_v2(db->sql, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL) : SQLITE_CANTOPEN;
+}
+
 /* On the worker's thread. */
 static void write_batch(struct list *jobs, void *user)
 {
@@ -296,6 +302,8 @@ static void write_batch(struct list *jobs, void *user)
 
 		if (t->kind == TX_BACKUP)
 			t->rc = backup_some(s, BACKUP_STEP);
+		else if (t->kind == TX_CHECKPOINT)
+			t->rc = checkpoint(&s->db);
 		else if (t->kind == TX_EXPORT)
 			t->rc = export_some(s, t);
 		else if (t->kind == TX_GET)
@@ -340,6 +348,29 @@ static void backup_wanted(struct store *s, size_t n_bytes)
 		log_warn("backup_timer", "error=nomem at=next_change");
 }
 
+static void on_checkpointed(struct job *j)
+{
+	struct store_tx *t = tx_from_job(j);
+
+	t->store->settle = SETTLE_OVER;
+	tx_free(t);
+}
+
+/* `copied`: the copy has what was committed before. */
+static void settle_log(struct store *s, bool copied)
+{
+	struct store_tx *t;
+
+	s->settled_copy = copied;
+	s->settle = SETTLE_OVER;
+	if (s->closing || store_tx_new(s, &t) < 0)
+		return;		/* the close does it */
+	s->settle = SETTLE_LOG;
+	t->kind = TX_CHECKPOINT;
+	t->job.done = on_checkpointed;
+	worker_submit(s->worker, &t->job);
+}
+
 static void on_backup_step(struct job *j)
 {
 	struct store_tx *t = tx_from_job(j);
@@ -360,6 +391,8 @@ static void on_backup_step(struct job *j)
 	s->backup_failed = r < 0;
 	s->backup_follows = r == 1;
 	tx_free(t);
+	if (s->settle == SETTLE_COPY)
+		settle_log(s, r == 1);
 	if (!s->closing && (s->changed || r < 0))
 		backup_wanted(s, 0);
 }
@@ -375,6 +408,15 @@ void writer_on_backup_timer(struct timer *t, void *user)
 	s->backup_job->kind = TX_BACKUP;
 	s->backup_job->job.done = on_backup_step;
 	worker_submit(s->worker, &s->backup_job->job);
+}
+
+void writer_settle(struct store *s)
+{
+	s->settle = SETTLE_COPY;
+	if (!s->backup_job && s->changed)
+		writer_on_backup_timer(&s->backup_timer, s);
+	if (!s->backup_job)
+		settle_log(s, !s->changed);
 }
 
 /* --- outcome, on the loop --- */
@@ -493,15 +535,17 @@ int store_start(struct store *s)
 /* If this fails, the copy in place is sound but older. */
 void writer_finish(struct store *s)
 {
+	bool lacks;
 	int r = 0;
 
 	if (s->db.sql && !db_is_in_place(&s->db))
 		rescue(s);
 	backup_drop(&s->export, &s->db);
-	if (!s->changed && !s->backup.run)
-		return;
+	lacks = s->changed || s->backup.run;
 	if (s->backup.run)
 		backup_drop(&s->backup, &s->db);
+	if (!lacks || s->settled_copy)
+		return;
 	while (!r)
 		r = backup_some(s, BACKUP_ALL);
 	if (r < 0)
