@@ -50,7 +50,7 @@ struct commands_counts {
 	uint32_t running;
 	uint64_t spool_used;
 };
-/* Starts that were sent to an agent and are not answered: a start that comes after this daemon could not tell whether a short program ran. */
+/* Starts that were sent to an agent, or are about to be, and are not answered: the next daemon could not tell whether a short program ran. */
 unsigned commands_starting(const struct commands *cs);
 /* Of one uid, or of all with (uid_t)-1. */
 void commands_count(const struct commands *cs, uid_t uid, struct commands_counts *ret);

@@ -267,7 +267,8 @@ unsigned commands_starting(const struct commands *cs)
 	list_for_each(i, &cs->all) {
 		const struct command *c = list_entry(i, struct command, node);
 
-		n += c->state == CMD_STARTING && c->launch == LAUNCH_SENT && c->stream && !c->verify;
+		n += c->state == CMD_STARTING &&
+		     (c->launch == LAUNCH_WRITING || (c->launch == LAUNCH_SENT && c->stream && !c->verify));
 	}
 	return n;
 }

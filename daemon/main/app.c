@@ -31,10 +31,8 @@
 #include "proto/base/rng.h"
 #include "proto/base/str.h"
 
-#define TICK_MS	      5000u	/* look at the socket's file */
-#define TICK_DRAIN_MS 10u	/* look whether the last call ended */
-#define STARTS_MS     2000u	/* a stop waits for the answers to starts of commands that were sent */
-#define FDS_MIN	      256u
+#define TICK_MS	  5000u		/* look at the socket's file */
+#define FDS_MIN	  256u
 
 static uint64_t number(const struct app *a, const char *section, const char *key)
 {
@@ -507,68 +505,24 @@ static void check_socket(struct app *a)
 	}
 }
 
-static void end_now(struct app *a)
-{
-	rpc_server_drain_end(a->server);
-	loop_stop(a->loop, 0);
-}
-
-/* True: everybody has had an end, and has read it, or had time enough to. */
-static bool drain(struct app *a)
-{
-	uint64_t now = loop_now_ms(a->loop);
-	bool end = now >= a->drain_since_ms + RPC_DRAIN_MS, gateway_waits;
-	struct rpc_waited waited;
-	struct rpc_counts counts;
-
-	if (now >= a->drain_until_ms)
-		return true;
-	gateway_waits = a->gateway && gateway_drain_calls(a->gateway, end);
-	if (rpc_server_drain_calls(a->server, end, &waited)) {
-		app_manager_tell_stop(a, &waited);
-		return false;
-	}
-	if (gateway_waits || (now < a->drain_since_ms + STARTS_MS && commands_starting(a->commands)))
-		return false;
-	if (!a->drained_at_ms)
-		a->drained_at_ms = now;
-	rpc_server_count(a->server, (uid_t)-1, &counts);
-	return !counts.connections || now >= a->drained_at_ms + RPC_DRAIN_FLUSH_MS;
-}
-
 static void on_tick(struct timer *t, void *user)
 {
 	struct app *a = user;
+	uint32_t again_ms = TICK_MS;
 
-	if (!a->drain_until_ms) {
+	if (a->drain_until_ms) {
+		again_ms = app_stop_tick(a);
+	} else {
 		check_socket(a);
 		app_manager_tell(a);
 		app_memory_tick(a);
-	} else if (drain(a)) {
-		end_now(a);
-		return;
 	}
-	if (timer_set(t, loop_now_ms(a->loop) + (a->drain_until_ms ? TICK_DRAIN_MS : TICK_MS)) < 0)
+	if (again_ms && timer_set(t, loop_now_ms(a->loop) + again_ms) < 0)
 		log_error("tick", "error=\"out of memory\"");
 }
 
-void app_stop(struct app *a, int signo)
+void app_tick(struct app *a)
 {
-	if (a->drain_until_ms || signo == SIGQUIT) {
-		log_info("ending", "signal=%s", sigabbrev_np(signo));
-		end_now(a);
-		return;
-	}
-	a->drain_since_ms = loop_now_ms(a->loop);
-	a->drain_until_ms = MAX(a->drain_since_ms + number(a, "daemon", "drain_timeout"), (uint64_t)1);
-	log_info("draining", "signal=%s", sigabbrev_np(signo));
-	(void)notify_send(a->notify, "STOPPING=1");
-	sandbox_core_drain(a->core);
-	rpc_server_drain(a->server);
-	if (a->gateway) {
-		app_gateway_hand_over(a);
-		gateway_drain(a->gateway);
-	}
 	on_tick(&a->tick, a);
 }
 

@@ -111,8 +111,9 @@ struct app {
 	struct svc_backup_options svc_backup;
 	int64_t quiesced_at_ms;		/* wall: since when new sandboxes are refused; 0 = they are not */
 	struct timer tick;		/* the socket's file, while draining: who is left */
-	uint64_t drain_until_ms;	/* 0 = not draining */
-	uint64_t drain_since_ms;
+	uint64_t drain_until_ms;	/* a stop ends then; 0 = there is none */
+	uint64_t stop_since_ms, settle_until_ms;
+	uint64_t drain_since_ms;	/* 0 = it settles, see app_stop.c */
 	uint64_t drained_at_ms;		/* when no call was open any more; 0 = some are */
 	int64_t started_at_ms;		/* wall */
 	uint64_t started_boot_ms;
@@ -165,8 +166,12 @@ must_check int app_rules_take(struct app *a, const struct conf *fresh, const str
 
 /* app_signal.c: what a signal does, from here on. -errno. */
 must_check int app_signals_new(struct app *a);
-/* app.c: SIGTERM and SIGINT drain, the second one of them and SIGQUIT end at once. */
+/* app_stop.c: SIGTERM and SIGINT stop, the second one of them and SIGQUIT end at once. */
 void app_stop(struct app *a, int signo);
+/* Goes on with the stop. After how many ms it wants to be called again; 0 = it is over. */
+uint32_t app_stop_tick(struct app *a);
+/* app.c: looks at what is looked at from time to time, now. */
+void app_tick(struct app *a);
 
 /* app_dump.c: what there is to know of this daemon, as lines of the log; nothing secret. */
 void app_dump(struct app *a);

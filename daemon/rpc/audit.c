@@ -62,7 +62,7 @@ void rpc_audit(struct rpc_conn *conn, const struct rpc_method *m, const struct r
 	const struct audit_line l = {
 		.uid = owner_uid(conn->who.uid), .user = conn->who.user, .pid = conn->who.pid, .process = &conn->process, .call = m->path,
 		.result = result, .sandbox = about->sandbox, .object = about->object,
-		.request_id = request ? rpc_text_field(request, "request_id") : NULL, .is_change = m->effect == RPC_CHANGES,
+		.request_id = request ? rpc_text_field(request, "request_id") : NULL, .is_change = rpc_method_is_change(m),
 		.trace = trace_id(trace, id),
 	};
 

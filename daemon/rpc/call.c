@@ -65,6 +65,11 @@ static bool is_cleared(struct rpc_call *c)
 	return true;
 }
 
+bool call_is_held(const struct rpc_call *c)
+{
+	return c->server->holding && c->state == CALL_READING && c->method->effect == RPC_BEGINS;
+}
+
 void call_look(struct rpc_call *c)
 {
 	enum http_close how;

@@ -135,7 +135,7 @@ void call_expect_flush(struct rpc_call *c)
 
 bool rpc_call_is_audited(const struct rpc_call *c)
 {
-	return audit_is_on(c->method->effect == RPC_CHANGES);
+	return audit_is_on(rpc_method_is_change(c->method));
 }
 
 void call_note_about(struct rpc_call *c, const ProtobufCMessage *m)

@@ -59,6 +59,8 @@ struct rpc_call {
 struct rpc_call *call_from(void *p);
 void call_set_state(struct rpc_call *c, enum call_state to);
 bool call_takes_one_request(const struct rpc_call *c);
+/* A stop is near: if it is not begun yet, it is not begun any more. */
+bool call_is_held(const struct rpc_call *c);
 enum admit_what call_charged_as(const struct rpc_method *m);
 void call_look(struct rpc_call *c);	/* does what can be done; never from inside of a handler */
 void call_on_ready(struct http_stream *x, void *user);

@@ -255,7 +255,7 @@ static void read_one_request(struct rpc_call *c)
 		call_stop(c, &st, RPC_GONE_SERVER);
 		return;
 	}
-	if (!is_at_end(c))
+	if (!is_at_end(c) || call_is_held(c))
 		return;
 	call_open(c);
 	c->touched = true;

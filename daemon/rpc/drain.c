@@ -26,6 +26,8 @@ static enum patience patience_of(const struct rpc_call *c)
 {
 	if (c->state != CALL_READING && c->state != CALL_OPEN)
 		return PATIENCE_OVER;
+	if (call_is_held(c))
+		return PATIENCE_NONE;
 	if (c->method->at_stop == RPC_STOP_WAIT || (!c->head_sent && is_keyless(c)))
 		return PATIENCE_WHOLE;
 	if (c->method->kind == RPC_SERVER_STREAM || c->method->waits)

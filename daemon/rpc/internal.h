@@ -57,6 +57,7 @@ struct rpc_server {
 	uint64_t inflated_pass;	/* the pass in which … */
 	size_t inflated;		/* … so much was inflated */
 	bool serving, draining;
+	bool holding;		/* rpc_server_hold() */
 	bool ending;		/* rpc_server_free() is at work */
 	uint64_t calls_total, failed_total;
 	uint64_t refused_total, closed_total;	/* calls and connections, for lack of memory */

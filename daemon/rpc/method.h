@@ -61,6 +61,7 @@ enum rpc_at_stop {
 /* What a call does beyond its answer. */
 enum rpc_effect {
 	RPC_CHANGES = 0,
+	RPC_BEGINS,		/* changes, by a request that has to be looked for where a stop cuts it off from its answer */
 	RPC_KEEPS,		/* goes on with what it has, again and again: Renew, Resize */
 	RPC_READS,
 	RPC_OBSERVES,		/* reads, and may be called by who may only observe */
@@ -75,6 +76,11 @@ struct rpc_method {
 	enum rpc_at_stop at_stop;
 	enum rpc_effect effect;
 };
+
+static inline bool rpc_method_is_change(const struct rpc_method *m)
+{
+	return m->effect == RPC_CHANGES || m->effect == RPC_BEGINS;
+}
 
 /* A row of a service's table: a unary method whose request is the message `type`. */
 #define RPC_UNARY_METHOD(service, name, type, fn, gone, does)                                      \

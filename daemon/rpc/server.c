@@ -397,6 +397,11 @@ void rpc_server_set_serving(struct rpc_server *s, bool serving)
 	rpc_health_changed(s);
 }
 
+void rpc_server_hold(struct rpc_server *s)
+{
+	s->holding = true;
+}
+
 void rpc_server_drain(struct rpc_server *s)
 {
 	if (s->draining)

@@ -54,6 +54,8 @@ void rpc_server_set_serving(struct rpc_server *s, bool serving);
 void rpc_server_set_rules(struct rpc_server *s, const struct access_rules *rules);
 /* One more listening socket for the same server (the path was removed and bound again). */
 must_check int rpc_server_listen(struct rpc_server *s, int listen_fd);
+/* A stop is near: calls that would begin something (RPC_BEGINS) are accepted and not looked at, until the drain ends them as DRAINING. */
+void rpc_server_hold(struct rpc_server *s);
 /* Stops accepting, GOAWAY to every connection; health says NOT_SERVING. Open calls go on, new ones are refused unseen. */
 void rpc_server_drain(struct rpc_server *s);
 struct rpc_waited {

@@ -235,7 +235,7 @@ static void on_get_metrics(struct rpc_call *c, const ProtobufCMessage *message)
 static const struct rpc_method svc_change_methods[] = {
 	PENDING_METHOD("SandboxService", "Pause", pause_sandbox, on_pause, RPC_CHANGES),
 	PENDING_METHOD("SandboxService", "UpdateNetwork", update_network, on_update_network, RPC_CHANGES),
-	PENDING_METHOD("SandboxService", "Fork", fork_sandbox, on_fork, RPC_CHANGES),
+	PENDING_METHOD("SandboxService", "Fork", fork_sandbox, on_fork, RPC_BEGINS),
 	PENDING_METHOD("SandboxService", "GetMetrics", get_metrics, on_get_metrics, RPC_READS),
 };
 

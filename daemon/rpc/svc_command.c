@@ -764,8 +764,10 @@ static const struct rpc_handler h_attach = {.on_message = on_attach,
 
 #define PATH(name) "/agentbox.v1.CommandService/" name
 static const struct rpc_method svc_command_methods[] = {
-	{ PATH("Start"), RPC_UNARY, false, &agentbox__v1__start_command_request__descriptor, &h_start },
-	{ PATH("Run"), RPC_SERVER_STREAM, false, &agentbox__v1__start_command_request__descriptor, &h_run },
+	{ PATH("Start"), RPC_UNARY, false, &agentbox__v1__start_command_request__descriptor, &h_start,
+	  .effect = RPC_BEGINS },
+	{ PATH("Run"), RPC_SERVER_STREAM, false, &agentbox__v1__start_command_request__descriptor, &h_run,
+	  .effect = RPC_BEGINS },
 	{ PATH("Attach"), RPC_SERVER_STREAM, false, &agentbox__v1__attach_command_request__descriptor,
 	  &h_attach, .effect = RPC_READS },
 	{ PATH("Wait"), RPC_UNARY, true, &agentbox__v1__wait_command_request__descriptor, &h_wait, .effect = RPC_READS },

@@ -390,7 +390,7 @@ static void svc_sandbox_on_list(struct rpc_call *c, const ProtobufCMessage *mess
 /* ------------------------------------------------------------------------------------------------ */
 
 static const struct rpc_method svc_sandbox_methods[] = {
-	PENDING_METHOD("SandboxService", "Create", create_sandbox, on_create, RPC_CHANGES),
+	PENDING_METHOD("SandboxService", "Create", create_sandbox, on_create, RPC_BEGINS),
 	PENDING_METHOD("SandboxService", "ConnectSandbox", connect_sandbox, on_connect, RPC_CHANGES),
 	PENDING_METHOD("SandboxService", "Get", get_sandbox, on_get, RPC_READS),
 	PENDING_METHOD("SandboxService", "List", list_sandboxes, svc_sandbox_on_list, RPC_OBSERVES),

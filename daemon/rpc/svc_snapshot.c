@@ -133,7 +133,7 @@ static void on_delete(struct rpc_call *c, const ProtobufCMessage *message)
 /* ------------------------------------------------------------------------------------------------ */
 
 static const struct rpc_method svc_snapshot_methods[] = {
-	PENDING_METHOD("SnapshotService", "Create", create_snapshot, on_create, RPC_CHANGES),
+	PENDING_METHOD("SnapshotService", "Create", create_snapshot, on_create, RPC_BEGINS),
 	PENDING_METHOD("SnapshotService", "List", list_snapshots, svc_snapshot_on_list, RPC_READS),
 	PENDING_METHOD("SnapshotService", "Delete", delete_snapshot, on_delete, RPC_CHANGES),
 };

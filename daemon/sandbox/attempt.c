@@ -730,3 +730,29 @@ void core_attempts_cancel(struct sandbox_core *core)
 		attempt_drop(a);
 	}
 }
+
+/* --- a stop --- */
+
+void sandbox_core_settle(struct sandbox_core *core)
+{
+	core->settling = true;
+	list_for_each(n, &core->attempts)
+		list_entry(n, struct attempt, node)->is_awaited = true;
+}
+
+/* Of those, the ones whose request may have left, or leaves in a moment: not what waits for its turn, for a cloud that is away, or is
+ * looked for already. */
+static bool is_unsettled(const struct attempt *a)
+{
+	return a->is_awaited && (a->step == ATTEMPT_KNOWN || a->step == ATTEMPT_INTENT || a->step == ATTEMPT_POST ||
+				 a->step == ATTEMPT_RECORD);
+}
+
+uint32_t sandbox_core_unsettled(const struct sandbox_core *core)
+{
+	uint32_t n = 0;
+
+	list_for_each(i, &core->attempts)
+		n += is_unsettled(list_entry(i, struct attempt, node));
+	return n;
+}

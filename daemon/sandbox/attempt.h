@@ -65,6 +65,7 @@ struct attempt {
 	bool recorded;			/* what it made is in the store */
 	bool closing;			/* close_unknown() is ending it */
 	bool alone;			/* it goes on although nobody waits */
+	bool is_awaited;		/* sandbox_core_settle() found it */
 	struct grave grave;
 };
 

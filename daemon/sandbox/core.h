@@ -148,7 +148,7 @@ struct sandbox_core {
 	struct rng rng;
 	struct sync *sync;
 	struct sandbox_totals totals;
-	bool draining;
+	bool settling, draining;	/* a stop is near; it has begun */
 	char quiesced[SANDBOX_QUIESCED_BYTES];	/* why new sandboxes are refused; "" = they are not */
 	bool resave;			/* a commit failed: the rows are put again */
 	enum store_doubt doubt;		/* doubt.c */

@@ -144,6 +144,10 @@ struct sandbox_core_options {
 
 /* Loads the store, takes up open intents, starts to reconcile. Serving may begin at once. */
 must_check int sandbox_core_new(const struct sandbox_core_options *o, struct sandbox_core **ret);
+/* A stop is near, and what makes sandboxes or snapshots takes its time in the cloud: warm entries make no more. How many of those that were
+ * under way then are not on record yet; a stop that waits for them saves the next start from looking for what they made. */
+void sandbox_core_settle(struct sandbox_core *core);
+uint32_t sandbox_core_unsettled(const struct sandbox_core *core);
 /* From now on a creation is refused with DRAINING, and held leases and watches have ended: their clients come
  * back after the restart with the lease id or the cursor. Everything else goes on. */
 void sandbox_core_drain(struct sandbox_core *core);

@@ -516,7 +516,7 @@ static void look(struct warm_entry *e)
 	struct warm_pool pool;
 
 	/* Claims go before: the last one that is written pokes. */
-	if (e->core->draining || e->core->quiesced[0] || e->core->warm_stopped || !list_is_empty(&e->core->claims))
+	if (e->core->settling || e->core->draining || e->core->quiesced[0] || e->core->warm_stopped || !list_is_empty(&e->core->claims))
 		return;
 	/* What was found later, or a lower limit, has the place of what nobody has claimed. */
 	if (is_crowded(e->account))

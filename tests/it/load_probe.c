@@ -4,7 +4,8 @@
  *	N clients of the library in one process, each with a connection of its own: a stream of the sandbox's events, which is begun again
  *	behind the last event when it ended, and a call each PERIOD_MS: of ten, one is a SetTimeout, one a Create and its Kill, one the
  *	Start of `true`, seven are a Get. One line for each call that ended, "ok" or what was wrong; "resync" for a stream that cannot go on
- *	where it was. Ends with its input, when all calls have ended: "slowest MS", "streams N" (all that were begun).
+ *	where it was; "gap MS" when no call of anybody was answered for so long and now one was, where that is more than GAP_MIN_MS. Ends with
+ *	its input, when all calls have ended: "slowest MS", "streams N" (all that were begun).
  */
 #include <agentbox.h>
 #include <errno.h>
@@ -16,11 +17,13 @@
 #include <unistd.h>
 
 #define WATCH_AGAIN_MS 100u
+#define GAP_MIN_MS     40u
 #define KINDS	       10u	/* turns until the same kind of call comes again */
 
 struct load {
 	const char *socket, *sandbox;
 	uint64_t period_ms, slowest_ms, streams;
+	uint64_t answered_ms;	/* the last good answer of all; 0 = none yet */
 	size_t open;		/* calls */
 	bool is_over;
 };
@@ -51,16 +54,24 @@ _Noreturn static void die(const char *what)
 
 /* --- calls --- */
 
+static void answered(struct load *l, uint64_t now)
+{
+	if (l->answered_ms && now - l->answered_ms >= GAP_MIN_MS)
+		printf("gap %llu\n", (unsigned long long)(now - l->answered_ms));
+	l->answered_ms = now;
+	puts("ok");
+}
+
 static void ended(struct user *u, struct ab_call *call, const char *what)
 {
-	uint64_t took = now_ms() - u->began_ms;
+	uint64_t now = now_ms(), took = now - u->began_ms;
 
 	if (took > u->load->slowest_ms)
 		u->load->slowest_ms = took;
 	if (ab_call_status(call))
 		printf("%s: %s\n", what, ab_call_error(call)->message);
 	else
-		puts("ok");
+		answered(u->load, now);
 	ab_call_free(call);
 	u->busy = false;
 	u->load->open--;

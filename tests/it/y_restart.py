@@ -134,13 +134,16 @@ class Library:
     def __init__(self, path, box):
         self.proc = subprocess.Popen([PROBE, path, box, str(CLIENTS), "1000" if FULL else "200"], stdin=subprocess.PIPE,
                                      stdout=subprocess.PIPE, text=True)
-        self.said = Counter()
+        self.said, self.gaps = Counter(), []
         self.reader = threading.Thread(target=self.read)
         self.reader.start()
 
     def read(self):
         for line in self.proc.stdout:
-            self.said[line.rstrip()] += 1
+            if line.startswith("gap "):
+                self.gaps.append(int(line.split()[1]))
+            else:
+                self.said[line.rstrip()] += 1
 
     def end(self):
         """Calls that went well, those that failed, and what it counted."""
@@ -158,15 +161,19 @@ def shows(rows):
         CLIENTS, OTHERS, OTHERS, SDK_CLIENTS, RESTARTS, os.getloadavg()[0], os.cpu_count()))
     for what, value, limit in rows:
         verdict = "measured" if limit is None else "holds" if value <= limit else "FAILS"
-        print("  %-52s %8s  limit %6s  %s" % (what, value, "-" if limit is None else limit, verdict))
+        print("  %-60s %8s  limit %6s  %s" % (what, value, "-" if limit is None else limit, verdict))
 
 
 def good_calls(tally):
     return sum(v for k, v in tally.items() if k.startswith("ok "))
 
 
+def median(values):
+    return sorted(values)[len(values) // 2]
+
+
 def restart(m, d):
-    """How long nobody served, in ms, and the successor."""
+    """How long it took, in ms, and the successor."""
     d.proc.terminate()
     m.wait("STOPPING=1")
     begin = time.monotonic()
@@ -207,7 +214,7 @@ def test_restarts_under_load(cloud):
     d.cloud = cloud
     m.wait("READY=1")
     token = "e2b_" + harness.ctl(path, "token", "create").stdout.strip()[3:]
-    tally, stop, without = Counter(), threading.Event(), []
+    tally, stop, took, without = Counter(), threading.Event(), [], []
     with Api(path) as api:
         box = api.call("SandboxService.Create", request_id="shared", sandbox_timeout={"seconds": 3600}).id
         clients = [Load("grpc", grpc_client(path, api, box, i), tally, stop, 1.0 if FULL else 0.2) for i in range(OTHERS)]
@@ -219,8 +226,11 @@ def test_restarts_under_load(cloud):
         for _ in range(RESTARTS):
             n, others = library.said["ok"], good_calls(tally)
             until(lambda n=n, o=others: library.said["ok"] >= n + CLIENTS and good_calls(tally) >= o + 2 * OTHERS, 120, "calls of everybody")
+            seen = len(library.gaps)
             ms, d = restart(m, d)
-            without.append(ms)
+            took.append(ms)
+            until(lambda n=library.said["ok"]: library.said["ok"] > n, 60, "a call after the restart", d)
+            without.append(max(library.gaps[seen:], default=0))
         until(lambda: tally["connects"] >= CONNECTS, 60, "the connects")
         stop.set()
         for c in clients + [connects]:
@@ -234,8 +244,10 @@ def test_restarts_under_load(cloud):
            ("calls of agentboxctl that failed, of %d" % tally["ok agentboxctl"], tally["failed agentboxctl"], 0),
            ("calls of gRPC that failed, of %d" % tally["ok grpc"], tally["failed grpc"], 0),
            ("connects that were not answered, of %d" % tally["connects"], tally["connects"] - tally["connects answered"], 0),
-           ("ms without service, the median", sorted(without)[len(without) // 2], 300),
+           ("ms without service, the median", median(without), 300),
            ("ms without service, the longest", max(without), 300),
+           ("ms from the signal to the next daemon's READY=1, the median", median(took), None),
+           ("the same, the longest", max(took), None),
            ("slowest call, ms", tally["slowest ms"], None),
            ("SDK calls through the gateway lost, of %d" % (lost["ok"] + sum(lost["failed"].values())), sum(lost["failed"].values()), None),
            ("SDK streams lost, of %d" % lost["streams"], sum(lost["streams_ended"].values()), None)])
@@ -251,14 +263,59 @@ def test_restarts_under_load(cloud):
     assert len({s.id for s in created}) == len(created)
 
 
-def test_a_start_in_flight(cloud):
-    """An agent that takes its time: the stop waits for its answer, so that the next daemon knows that the program ran."""
+def managed(cloud):
+    """A manager, the socket that it passes, and the first daemon."""
     m = Manager(harness.temp_dir("abm-"))
     path = os.path.join(m.folder, "api")
     m.passed["api"] = listening(path)
     d = m.start(cloud)
     d.cloud = cloud
     m.wait("READY=1")
+    return m, path, d
+
+
+BEGINS = {"create": ("SandboxService.Create", lambda box, key: {"request_id": key}),
+          "process.Start": ("CommandService.Start", lambda box, key: {"sandbox": box, "shell": "exit 3", "request_id": key})}
+
+
+@pytest.mark.parametrize("route", BEGINS)
+def test_a_stop_settles_while_it_serves(cloud, route):
+    """As long as the answer to a start or a creation is waited for, reads are answered, and what would begin another one waits unseen for the
+    next daemon: the first caller is answered by the first daemon, and neither of them is left to be looked for."""
+    m, path, d = managed(cloud)
+    name, asks = BEGINS[route]
+    box = harness.ctl(path, "create").stdout.strip()
+    seen = len(cloud.ledger.of(route))
+    fault = cloud.fault(route, hold=True)
+    answers = {}
+    with Api(path) as first, Api(path, like=first) as reader, with_config(path, first) as later:
+        callers = [threading.Thread(target=lambda key=key, api=api: answers.update({key: api.call(name, timeout=60, **asks(box, key))}))
+                   for key, api in (("one", first), ("two", later))]
+        callers[0].start()
+        fault.hold.wait()
+        d.proc.terminate()
+        m.wait("STOPPING=1")
+        assert reader.call("SandboxService.Get", sandbox=box, timeout=2).id == box
+        callers[1].start()
+        assert reader.call("SandboxService.Get", sandbox=box, timeout=2).id == box
+        fault.hold.release()
+        callers[0].join(60)
+        assert d.proc.wait(30) == 0 and "one" in answers
+        assert len(cloud.ledger.of(route)) == seen + 1
+        assert re.search(r"settled after_ms=\d+ starts=0 creates=0", d.log()), d.tail()
+        after = m.start(cloud, folder=d.home)
+        m.wait("READY=1")
+        callers[1].join(60)
+    assert len(cloud.ledger.of(route)) == seen + 2 and set(answers) == {"one", "two"}
+    assert "taken_up" not in after.log() and "OUTCOME_UNKNOWN" not in after.log()
+    after.stop()
+    after.close()
+    m.close()
+
+
+def test_a_start_in_flight(cloud):
+    """An agent that takes its time: the stop waits for its answer, so that the next daemon knows that the program ran."""
+    m, path, d = managed(cloud)
     box = harness.ctl(path, "create").stdout.strip()
     cloud.fault("process.Start", delay=0.7)
     started = []
@@ -279,12 +336,7 @@ def test_a_start_in_flight(cloud):
 
 def test_input_over_restarts(local):
     """`exec -i` of a file: every byte reaches the command once, in order, also while the daemon is restarted."""
-    m = Manager(harness.temp_dir("abm-"))
-    path = os.path.join(m.folder, "api")
-    m.passed["api"] = listening(path)
-    d = m.start(local)
-    d.cloud = local
-    m.wait("READY=1")
+    m, path, d = managed(local)
     box = harness.ctl(path, "create").stdout.strip()
     piece = os.urandom(1 << 16)
     p = subprocess.Popen([harness.AGENTBOXCTL, "-s", path, "exec", "-i", box, "--", "sha256sum"], stdin=subprocess.PIPE,

@@ -317,6 +317,8 @@ static const struct rpc_method methods[] = {
 	{ "/t.T/Both", RPC_BIDI, false, REQUEST, &handler },
 	{ "/t.T/Encoded", RPC_BIDI, false, REQUEST, &encoded_handler },
 	{ "/t.T/Create", RPC_UNARY, false, &agentbox__v1__create_sandbox_request__descriptor, &handler },
+	{ "/t.T/Begin", RPC_UNARY, false, &agentbox__v1__create_sandbox_request__descriptor, &handler, .effect = RPC_BEGINS },
+	{ "/t.T/BeginDown", RPC_SERVER_STREAM, false, REQUEST, &handler, .effect = RPC_BEGINS },
 };
 
 /* --- the stage ---------------------------------------------------------------------------------- */
@@ -1138,6 +1140,43 @@ TEST(a_stop_waits_for_uploads_only)
 	CHECK_INT(late->closed, HTTP_CLOSE_LOCAL);
 	close_x(up, HTTP_CLOSE_RESET);
 	close_x(keyless, HTTP_CLOSE_RESET);
+	CHECK(!rpc_server_drain_calls(server, true, &waited));
+	teardown();
+}
+
+/* Before a stop what begins something waits unseen, with a request id and without, while reads are answered and what had begun goes on; then
+ * its client sends it to the next daemon. */
+TEST(what_begins_is_held_before_a_stop)
+{
+	struct http_stream *begun, *held, *stream, *half, *read;
+	struct rpc_waited waited;
+
+	setup(0);
+	begun = call("/t.T/Begin");
+	send_message(begun, "\x0a\x01k", 3, true);
+	rpc_server_hold(server);
+	diary[0] = '\0';
+	held = call("/t.T/Begin");
+	send_message(held, "", 0, true);
+	stream = call("/t.T/BeginDown");
+	send_a(stream, true);
+	half = call("/t.T/Begin");
+	CHECK_STR(diary, "");
+	CHECK(!held->finished && !stream->finished && !begun->finished);
+	answer_with = 'r';
+	read = call("/t.T/Unary");
+	send_a(read, true);
+	check_status(read, 0, "");
+	rpc_server_drain(server);
+	diary[0] = '\0';
+	CHECK(rpc_server_drain_calls(server, false, &waited));
+	CHECK_INT(waited.ending, 1);		/* what had begun */
+	CHECK_INT(waited.others, 0);
+	check_status(held, CODE_UNAVAILABLE, "agentboxd is stopping");
+	check_status(stream, CODE_UNAVAILABLE, "agentboxd is stopping");
+	check_status(half, CODE_UNAVAILABLE, "agentboxd is stopping");
+	CHECK_STR(diary, "");
+	CHECK(!begun->finished);
 	CHECK(!rpc_server_drain_calls(server, true, &waited));
 	teardown();
 }

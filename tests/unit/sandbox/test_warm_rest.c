@@ -186,6 +186,34 @@ TEST(active)
 	world_free(&w);
 }
 
+/* Before a stop nothing is made anew for one that was claimed, and what is waited for is what was under way then. */
+TEST(none_are_made_before_a_stop)
+{
+	struct sandbox_warm_entry e = sized(2);
+	struct answer first, second, claimed;
+	struct create q;
+	struct world w;
+
+	warm_world(&w, &e);
+	UNTIL_READY(&w, 2);
+	q = warm_create("r1", SANDBOX_WARM_NEVER);
+	begin_create(&w, &first, &q);
+	UNTIL(&w, counts(&w).intents == 1);
+	sandbox_core_settle(w.core);
+	CHECK_INT(sandbox_core_unsettled(w.core), 1);
+	q = warm_create("r2", SANDBOX_WARM_NEVER);
+	begin_create(&w, &second, &q);
+	CHECK_INT(sandbox_core_unsettled(w.core), 1);
+	UNTIL(&w, first.done && second.done);
+	CHECK(status_ok(&first.st) && status_ok(&second.st));
+	CHECK_INT(sandbox_core_unsettled(w.core), 0);
+	claimed = claim(&w, "r3");
+	CHECK(status_ok(&claimed.st) && claimed.warm);
+	spin(&w, 500);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 4);
+	world_free(&w);
+}
+
 /* --- who needs room --- */
 
 /* Two places are wanted while one that waited ends already: another one ends, and nothing turns in circles. */
