@@ -670,13 +670,16 @@ struct account *attempt_account(struct sandbox_core *core, const char *name, uin
 	return a;
 }
 
+/* A request id with an outcome, or of an attempt that was taken up already, is not that of this one: the disk did not take the
+ * commit that ended this one, and a repeat made another. */
 void attempt_find_request(struct attempt *a, const char *method, const char *id)
 {
-	if (!id[0])
+	struct request *q = id[0] ? core_find_request(a->core, a->uid, method, id) : NULL;
+
+	if (!q || q->attempt || q->step != ROW_REQUEST_OPEN)
 		return;
-	a->request = core_find_request(a->core, a->uid, method, id);
-	if (a->request && !a->request->attempt)
-		a->request->attempt = a;
+	a->request = q;
+	q->attempt = a;
 }
 
 bool sandbox_attempt_makes(struct sandbox_core *core, const struct account *account,

@@ -266,6 +266,53 @@ TEST(lost_request_stays_unknown)
 	world_free(&w);
 }
 
+static bool intent_written;
+
+static void on_intent_written(void *user, const struct status *st)
+{
+	CHECK(status_ok(st));
+	intent_written = true;
+}
+
+/* As a disk leaves it that did not take the commit that ended this attempt. */
+static void put_intent_again(struct world *w, uint64_t seq, const char *request_id)
+{
+	struct row_intent r = { .seq = seq, .kind = ROW_INTENT_CREATE, .state = ROW_INTENT_OPEN, .account = "default",
+				.uid = alice.uid, .request_id = request_id, .req_tag = "t", .template_id = "base", .generation = 1, .policy = "" };
+	struct store_tx *t;
+
+	CHECK(!store_tx_new(w->store, &t));
+	store_tx_put_intent(t, &r);
+	intent_written = false;
+	store_tx_commit(t, true, on_intent_written, NULL);
+	UNTIL(w, intent_written);
+}
+
+/* A request id whose outcome is unknown stays so, though a row is left of an earlier attempt for it that was never sent. */
+TEST(an_old_intent_does_not_free_a_request)
+{
+	struct create c;
+	struct answer a;
+	struct world w;
+	unsigned seen;
+	uint64_t old;
+
+	world_new(&w);
+	CHECK(!store_next_seq(w.store, &old));
+	fake_next(w.fake, FAKE_CREATE, 1, FAKE_LOST_BEFORE);
+	c = a_create("r1");
+	a = do_create(&w, &c);
+	CHECK_INT(a.st.reason, R_OUTCOME_UNKNOWN);
+	put_intent_again(&w, old, "r1");
+	seen = w.fake->seen[FAKE_CREATE];
+	world_restart(&w);
+	c = a_create("r1");
+	a = do_create(&w, &c);
+	CHECK_INT(a.st.reason, R_OUTCOME_UNKNOWN);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], seen);
+	world_free(&w);
+}
+
 /* C-9: the cloud itself said that it failed, and no list has it: the request id is free again, and in doubt no longer. */
 TEST(answered_500_with_nothing_made)
 {
