@@ -110,17 +110,34 @@ static void load_incarnation(struct store *s)
 	free(text);
 }
 
+/* For the loss of the file host-id. Without a sync: the first number that is given is in a commit behind this one, which has its own. */
+static int note_host(struct store *s, uint64_t reserved)
+{
+	char text[24];
+	int rc = db_set_durable(&s->db, false);
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)reserved);
+	if (rc == SQLITE_OK)
+		rc = db_step(&s->db, STMT_BEGIN);
+	if (rc == SQLITE_OK)
+		rc = db_put_meta(&s->db, "host_id", s->host);
+	if (rc == SQLITE_OK)
+		rc = db_put_meta(&s->db, "host_seq", text);
+	if (rc == SQLITE_OK)
+		rc = db_step(&s->db, STMT_COMMIT);
+	if (!sqlite3_get_autocommit(s->db.sql))
+		(void)!db_exec(&s->db, "ROLLBACK");	/* the next commit fails for the same reason */
+	return rc;
+}
+
 /* A full or read-only disk does not prevent the start: creations are refused, everything else works. */
 static void reserve_first_block(struct store *s)
 {
 	struct hostid file = s->file;
-	char text[24];
 	int r;
 
 	file.reserved = s->next - 1 + HOSTID_BLOCK;
-	snprintf(text, sizeof(text), "%llu", (unsigned long long)file.reserved);
-	if (db_put_meta(&s->db, "host_id", s->host) != SQLITE_OK ||
-	    db_put_meta(&s->db, "host_seq", text) != SQLITE_OK)
+	if (note_host(s, file.reserved) != SQLITE_OK)
 		log_warn("store_meta", "error=%s ignoring=1", log_q(sqlite3_errmsg(s->db.sql)));
 	r = hostid_write(&s->dir, &file);
 	if (r < 0) {

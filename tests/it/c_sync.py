@@ -96,3 +96,22 @@ def test_a_renewal_writes_one_page(quiet):
         with Order(quiet) as t:
             api.call("LeaseService.Renew", lease_id=lease.id, ttl=90)
     assert t.bytes_to("/agentboxd.db-wal") == PAGE + FRAME_HEAD
+
+
+def test_a_start_waits_for_the_disk_three_times(cloud, tmp_path):
+    """Before it listens: for the log's head, for the folder that has the log's name, and for host-id. What else it writes waits for nobody."""
+    first = harness.Daemon(cloud)
+    with Api(first.socket) as api:
+        api.call("SandboxService.Create")
+    first.stop()
+    trace = str(tmp_path / "trace")
+    d = harness.Daemon(cloud, folder=first.folder, env={"ASAN_OPTIONS": "detect_leaks=0:exitcode=99"}, wrap=[
+        "strace", "-D", "-qq", "-f", "-yy", "-s", "0", "-e", "trace=fsync,fdatasync,listen", "-o", trace])
+    with Api(d.socket) as api:
+        assert len(api.call("SandboxService.List").sandboxes) == 1
+    with open(trace, encoding="utf-8", errors="replace") as f:
+        before = f.read().split("listen(")[0]
+    synced = [name.rpartition("/")[2] for name in re.findall(r"sync\(\d+<(.*?)>", before)]
+    assert sorted(synced) == ["agentboxd.db-wal", "host-id.new", "state"], before
+    d.stop()
+    d.close()
