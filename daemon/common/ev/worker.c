@@ -12,6 +12,8 @@
 #include "proto/base/fd.h"
 #include "proto/base/must.h"
 
+#define DELIVER_MOST 500u	/* jobs in a pass: about a millisecond, where all of them are transactions without a waiter */
+
 struct worker {
 	struct worker_options o;
 	pthread_t thread;
@@ -19,6 +21,7 @@ struct worker {
 	pthread_cond_t more;
 	struct list submitted;		/* the loop's, in this pass */
 	struct defer hand_over;
+	struct list arrived;		/* the loop's: finished, done() is still to be called */
 	struct list queued, finished;	/* under the lock, as … */
 	unsigned n_queued;
 	bool stop, gathers;
@@ -105,19 +108,25 @@ static void *thread_main(void *user)
 	return NULL;
 }
 
-static void deliver(struct worker *w)
+/* Calls done() of at most so many; what is left is told of again, for the next pass. */
+static void deliver(struct worker *w, size_t most)
 {
-	struct list jobs;
-
 	pthread_mutex_lock(&w->lock);
-	list_take(&jobs, &w->finished);
+	while (!list_is_empty(&w->finished)) {
+		struct list *n = w->finished.next;
+
+		list_del(n);
+		list_add_tail(&w->arrived, n);
+	}
 	pthread_mutex_unlock(&w->lock);
-	while (!list_is_empty(&jobs)) {
-		struct job *j = list_entry(jobs.next, struct job, node);
+	for (; most && !list_is_empty(&w->arrived); most--) {
+		struct job *j = list_entry(w->arrived.next, struct job, node);
 
 		list_del(&j->node);
 		j->done(j);
 	}
+	if (!list_is_empty(&w->arrived))
+		tell_loop(w);
 }
 
 static void on_event_fd(struct watch *watch, unsigned ready, void *user)
@@ -126,7 +135,7 @@ static void on_event_fd(struct watch *watch, unsigned ready, void *user)
 	uint64_t n;
 
 	if (read(w->event_fd, &n, sizeof(n)) == (ssize_t)sizeof(n))
-		deliver(w);
+		deliver(w, DELIVER_MOST);
 }
 
 static void hand_over(struct worker *w)
@@ -168,6 +177,7 @@ int worker_new(const struct worker_options *o, struct worker **ret)
 	list_init(&w->submitted);
 	list_init(&w->queued);
 	list_init(&w->finished);
+	list_init(&w->arrived);
 	defer_init(&w->hand_over, o->loop, on_hand_over, w);
 	w->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (w->event_fd < 0) {
@@ -216,7 +226,7 @@ struct worker *worker_free(struct worker *w)
 	pthread_cond_signal(&w->more);
 	pthread_mutex_unlock(&w->lock);
 	pthread_join(w->thread, NULL);
-	deliver(w);
+	deliver(w, SIZE_MAX);
 	watch_fini(&w->watch);
 	fd_close(w->event_fd);
 	pthread_mutex_destroy(&w->lock);

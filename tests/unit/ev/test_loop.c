@@ -299,6 +299,35 @@ static void one_more(struct job *j)
 	++*s->done;
 }
 
+/* What finishes together is not heard of in one pass. */
+TEST(many_jobs_are_done_over_some_passes)
+{
+	enum { JOBS = 1200 };
+	struct sum_job *jobs = calloc(JOBS, sizeof(*jobs));
+	unsigned sizes[8] = { 0 };
+	struct loop *l;
+	struct worker *w;
+	int done = 0, most = 0, before;
+
+	CHECK_INT(loop_new(&l), 0);
+	CHECK_INT(worker_new(&(struct worker_options){ .loop = l, .name = "t", .batch = count_batch, .user = sizes }, &w), 0);
+	for (int i = 0; i < JOBS; i++) {
+		jobs[i] = (struct sum_job){ .in = i, .out = i + 1, .done = &done };
+		jobs[i].j.done = sum_done;
+		worker_submit(w, &jobs[i].j);
+	}
+	while (done < JOBS) {
+		before = done;
+		CHECK_INT(loop_once(l, -1), 0);
+		most = MAX(most, done - before);
+	}
+	CHECK_INT(sizes[0], JOBS);
+	CHECK_INT(most, 500);
+	worker_free(w);
+	free(jobs);
+	loop_free(l);
+}
+
 /* The thread's batches, of which the test holds up the first. */
 struct batches {
 	unsigned sizes[8];
