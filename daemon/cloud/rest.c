@@ -52,6 +52,7 @@ static void call_bury(void *p)
 	free(c->route);
 	free(c->query);
 	map_fini(&c->tokens);
+	repeats_fini(&c->ids);
 	if (c->body)
 		explicit_bzero(c->body, c->n_body);	/* a create's envs */
 	free(c->body);
@@ -487,24 +488,24 @@ static void take_sandbox(struct cloud_call *c)
 	call_done(c);
 }
 
-/* An id that moved between two pages may come twice: the first is kept. */
-static int drop_repeats(struct cloud_list *l)
+/* An id that moved between two pages may come twice: the first is kept. n_before: so many were there before the last page. */
+static int drop_repeats(struct cloud_call *c, size_t n_before)
 {
-	struct map seen = MAP_NULL;
-	size_t n = 0;
+	struct cloud_list *l = c->list;
+	size_t n = n_before;
 	int r = 0;
 
-	for (size_t i = 0; i < l->n; i++) {
-		if (r == 0 && map_get_str(&seen, l->v[i]->id)) {
-			cloud_sandbox_free(l->v[i]);
-			continue;
-		}
+	for (size_t i = n_before; i < l->n; i++) {
+		bool came_before = false;
+
 		if (r == 0)
-			r = map_put_str(&seen, l->v[i]->id, l->v[i]);
-		l->v[n++] = l->v[i];
+			r = repeats_note(&c->ids, l->v[i]->id, &came_before);
+		if (came_before)
+			cloud_sandbox_free(l->v[i]);
+		else
+			l->v[n++] = l->v[i];
 	}
 	l->n = n;
-	map_fini(&seen);
 	return r;
 }
 
@@ -614,11 +615,8 @@ static void end_list(struct cloud_call *c)
 		c->result.snapshots = give(c->snapshots);
 	} else if (c->templates) {
 		c->result.templates = give(c->templates);
-	} else if (drop_repeats(c->list) == 0) {
-		c->result.list = give(c->list);
 	} else {
-		bad_reply(c, NULL);
-		return;
+		c->result.list = give(c->list);
 	}
 	call_done(c);
 }
@@ -736,7 +734,7 @@ static void take_page(struct cloud_call *c, const struct fields *head)
 	}
 	free(*last);
 	*last = str_dup(token);
-	if ((token && !*last) || (token && c->all_pages && call_set_page(c, token) < 0)) {
+	if ((c->list && drop_repeats(c, n_before) < 0) || (token && !*last) || (token && c->all_pages && call_set_page(c, token) < 0)) {
 		bad_reply(c, NULL);
 		return;
 	}

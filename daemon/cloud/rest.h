@@ -4,6 +4,7 @@
 #define AB_DAEMON_CLOUD_REST_H
 
 #include "daemon/cloud/account.h"
+#include "daemon/cloud/repeats.h"
 #include "proto/base/buf.h"
 #include "proto/base/map.h"
 #include "proto/cloud/route.h"
@@ -51,6 +52,7 @@ struct cloud_call {
 	struct cloud_snapshots *snapshots;	/* a list of snapshots: what was read so far */
 	struct cloud_templates *templates;	/* a list of templates: what was read so far */
 	struct map tokens;		/* page tokens seen, to end a loop of pages */
+	struct repeats ids;		/* of the sandboxes in `list` */
 	size_t token_bytes;
 	struct grave grave;
 };
