@@ -112,6 +112,7 @@ struct sandbox {
 	bool told_unkept;		/* it was logged that its row cannot hold what the cloud says of it */
 	bool loaded;			/* its row is from before the start */
 	bool from_tag;			/* its row was made from its tags in this run */
+	uint32_t listed_in;		/* number of the last list that had it (reconcile.h); 0 = none in this run */
 	bool asked;			/* a list lacked it, and sync.c asks the cloud about it */
 };
 

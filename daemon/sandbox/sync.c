@@ -2,7 +2,7 @@
 /*
  * Keeps the store equal to the cloud: one complete list of an account at a time, shared by
  * reconcile and by callers of List, never more than one a second. Each complete list goes through
- * rules/plan.c; an incomplete one proves nothing and changes nothing. Nothing is killed here.
+ * reconcile.c; an incomplete one proves nothing and changes nothing. Nothing is killed here.
  *
  * A sandbox that a list lacks may be snapshotting or about to end, so the cloud is asked about it by its id. Callers of
  * List are answered when that is known, too, or after VERIFY_PATIENCE_MS without it.
@@ -13,6 +13,7 @@
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/core.h"
 #include "daemon/sandbox/lease.h"
+#include "daemon/sandbox/reconcile.h"
 #include "daemon/sandbox/rules/plan.h"
 #include "daemon/sandbox/rules/rules.h"
 #include "daemon/sandbox/runner.h"
@@ -27,12 +28,18 @@
 #define VERIFY_AT_ONCE	   8u
 #define VERIFY_PATIENCE_MS 2000u
 #define FORGET_GAP_MS	   1000u	/* between two slices of what forget.c forgets */
+#define FREE_SLICE	   32u		/* sandboxes of a list that are freed at a time */
 
 struct listing {
 	struct account *account;
 	struct cloud_call *call;
 	uint64_t began_at_ms;		/* BOOTTIME of the last one */
-	struct cloud_list *list;	/* the last complete list: it answers callers for LIST_GAP_MS */
+	struct cloud_list *list;	/* the last one that was taken over: it answers callers for LIST_GAP_MS */
+	struct cloud_list *fresh;	/* a complete one that is being taken over */
+	int64_t fresh_at_ms;		/* wall: when it came */
+	struct reconcile reconcile;	/* of `fresh` */
+	struct cloud_list *old;		/* is being freed */
+	struct defer freeing;
 	struct list waiters;		/* listing_wait: for the list under way */
 	struct list next;		/* listing_wait: for the list after it */
 	struct list informed;		/* listing_wait: have `list`, and wait for the GETs of what it lacks */
@@ -165,91 +172,33 @@ static void verify_add(struct sync *s, struct sandbox *b)
 	list_add_tail(&s->queued, &v->node);
 }
 
-/* --- reconcile --- */
-
-static size_t rows_of(struct account *a, struct sandbox ***ret_sandboxes, struct plan_row **ret_rows)
-{
-	struct sandbox_core *core = a->core;
-	size_t n = 0, max = map_size(&core->sandbox_map) + 1;
-
-	*ret_sandboxes = calloc(max, sizeof(**ret_sandboxes));
-	*ret_rows = calloc(max, sizeof(**ret_rows));
-	if (!*ret_sandboxes || !*ret_rows)
-		return SIZE_MAX;
-	list_for_each(i, &core->sandboxes) {
-		struct sandbox *b = list_entry(i, struct sandbox, node);
-
-		if (b->account != a)
-			continue;
-		(*ret_sandboxes)[n] = b;
-		(*ret_rows)[n++] = (struct plan_row){
-			.id = b->id,
-			.gone = b->state == SANDBOX_GONE,
-			.killed = b->gone_reason == R_SANDBOX_KILLED,
-			.busy = b->state == SANDBOX_KILLING || b->state == SANDBOX_CREATING ||
-				b->changing,
-			.fresh_at_ms = b->fresh_at_ms,
-		};
-	}
-	return n;
-}
-
-static void act(struct account *a, const struct plan_action *x, struct sandbox **sandboxes,
-		const struct cloud_list *list)
-{
-	struct sandbox_core *core = a->core;
-	struct sandbox *b;
-
-	switch (x->kind) {
-	case PLAN_UPDATE:
-	case PLAN_REVIVE:
-		sandbox_seen(core, sandboxes[x->row], list->v[x->item]);
-		break;
-	case PLAN_ASK:
-		verify_add(core->sync, sandboxes[x->row]);
-		break;
-	case PLAN_ADOPT:
-		if (!sandbox_attempt_makes(core, a, list->v[x->item]) &&
-		    core_adopt(core, a, list->v[x->item], &b) < 0)
-			log_warn("sandbox_adopt", "sandbox=%s error=nomem at=next_list",
-				 list->v[x->item]->id);
-		break;
-	}
-}
-
-static void reconcile(struct account *a, const struct cloud_list *list, uint64_t began_at_ms)
-{
-	struct sync *s = a->core->sync;
-	struct plan_row *rows = NULL;
-	struct sandbox **sandboxes = NULL;
-	struct plan p = { 0 };
-	size_t n = rows_of(a, &sandboxes, &rows);
-
-	if (n == SIZE_MAX ||
-	    plan_make(rows, n, list, store_host_id(a->core->store), began_at_ms, &p) < 0) {
-		s->skipped++;
-		log_warn("reconcile_skipped", "account=%s error=nomem", a->name);
-	} else {
-		for (size_t i = 0; i < p.n; i++)
-			act(a, &p.v[i], sandboxes, list);
-		s->at_once = p.suspicious ? 1 : VERIFY_AT_ONCE;
-		if (p.suspicious) {
-			s->anomalies++;
-			log_warn("list_anomaly", "account=%s rows=%zu listed=%zu doing=ask_each",
-				 a->name, n, list->n);
-		}
-		if (p.max_seq)
-			store_seen_seq(a->core->store, p.max_seq);
-		a->listing->trusted = !p.suspicious;
-		s->reconciled_at_ms = clock_boot_ms();
-		verify_pump(s);
-	}
-	plan_fini(&p);
-	free(sandboxes);
-	free(rows);
-}
-
 /* --- lists --- */
+
+static bool is_under_way(const struct listing *g)
+{
+	return g->call || reconcile_is_on(&g->reconcile);
+}
+
+static void on_freeing(struct defer *d, void *user)
+{
+	struct listing *g = user;
+
+	cloud_list_shorten(g->old, g->old->n - MIN(g->old->n, (size_t)FREE_SLICE));
+	if (g->old->n)
+		defer_post(d);
+	else
+		g->old = cloud_list_free(g->old);
+}
+
+/* Frees the list of `list` in slices, since it may have many sandboxes. The one before is gone by then, but for a rest. */
+static void drop_list(struct listing *g)
+{
+	if (!g->list)
+		return;
+	cloud_list_free(g->old);
+	g->old = give(g->list);
+	defer_post(&g->freeing);
+}
 
 /* Answers the waiters, or lets them wait for the GETs of what the list lacks. Where it lacks suspiciously many, they are
  * asked about one at a time, and nobody waits for that. */
@@ -283,39 +232,87 @@ static void plan_next(struct listing *g)
 		log_warn("reconcile_timer", "account=%s error=nomem", g->account->name);
 }
 
+static void next_list(struct listing *g)
+{
+	if (!list_is_empty(&g->next) && !is_under_way(g))
+		list_start(g);
+}
+
+static void sync_lacks(struct sandbox *b)
+{
+	verify_add(b->account->core->sync, b);
+}
+
+/* At most VERIFY_AT_ONCE sandboxes are asked about at a time; where suspiciously many are missing, one. */
+static void judge_missing(struct listing *g)
+{
+	const struct reconcile *x = &g->reconcile;
+	struct sync *s = g->account->core->sync;
+
+	g->trusted = !plan_is_suspicious(x->n_expected, x->n_missing);
+	s->at_once = g->trusted ? VERIFY_AT_ONCE : 1;
+	if (g->trusted)
+		return;
+	s->anomalies++;
+	log_warn("list_anomaly", "account=%s expected=%zu missing=%zu listed=%zu doing=ask_each", g->account->name, x->n_expected,
+		 x->n_missing, g->list->n);
+}
+
+static void sync_on_reconciled(struct reconcile *x)
+{
+	struct account *a = x->account;
+	struct listing *g = a->listing;
+	struct sync *s = a->core->sync;
+	struct list waiters;
+
+	drop_list(g);
+	g->list = give(g->fresh);
+	a->listed_at_ms = g->fresh_at_ms;
+	judge_missing(g);
+	if (x->max_seq)
+		store_seen_seq(a->core->store, x->max_seq);
+	s->reconciled_at_ms = clock_boot_ms();
+	verify_pump(s);
+	doubt_listed(a->core);
+	warm_claims_listed(a);
+	plan_next(g);
+	list_take(&waiters, &g->waiters);
+	inform(g, &waiters);
+	next_list(g);
+}
+
+static void list_failed(struct listing *g, const struct status *st)
+{
+	struct account *a = g->account;
+	struct list waiters;
+
+	g->failures++;
+	a->core->sync->skipped++;
+	log_event(g->failures == 1 ? LOG_LEVEL_WARN : LOG_LEVEL_DEBUG, "reconcile_skipped", "account=%s failures=%u text=%s",
+		  a->name, g->failures, log_q(st->text));
+	plan_next(g);
+	list_take(&waiters, &g->waiters);
+	tell(&waiters, st, NULL, a->listed_at_ms);
+	next_list(g);
+}
+
 static void sync_on_list(struct cloud_result *r, void *user)
 {
 	struct listing *g = user;
-	struct account *a = g->account;
 	struct status st = r->status;
-	struct list waiters;
 
 	g->call = NULL;
-	account_saw_date(a, r->date_ms);
-	list_take(&waiters, &g->waiters);
-	if (r->outcome == CLOUD_DONE && r->list) {
-		if (g->failures)
-			log_info("reconcile_again", "account=%s after_failures=%u", a->name, g->failures);
-		g->failures = 0;
-		cloud_list_free(g->list);
-		g->list = give(r->list);
-		a->listed_at_ms = clock_wall_ms();
-		reconcile(a, g->list, g->began_at_ms);
-		doubt_listed(a->core);
-		warm_claims_listed(a);
-	} else {
-		g->failures++;
-		a->core->sync->skipped++;
-		log_event(g->failures == 1 ? LOG_LEVEL_WARN : LOG_LEVEL_DEBUG, "reconcile_skipped", "account=%s failures=%u text=%s",
-			  a->name, g->failures, log_q(st.text));
+	account_saw_date(g->account, r->date_ms);
+	if (r->outcome != CLOUD_DONE || !r->list) {
+		list_failed(g, &st);
+		return;
 	}
-	plan_next(g);
 	if (g->failures)
-		tell(&waiters, &st, NULL, a->listed_at_ms);
-	else
-		inform(g, &waiters);
-	if (!list_is_empty(&g->next) && !g->call)
-		list_start(g);
+		log_info("reconcile_again", "account=%s after_failures=%u", g->account->name, g->failures);
+	g->failures = 0;
+	g->fresh = give(r->list);
+	g->fresh_at_ms = clock_wall_ms();
+	reconcile_begin(&g->reconcile, g->fresh, g->began_at_ms);
 }
 
 static void list_start(struct listing *g)
@@ -329,7 +326,7 @@ static void list_start(struct listing *g)
 	};
 	struct status st;
 
-	must(!g->call && list_is_empty(&g->waiters));
+	must(!is_under_way(g) && list_is_empty(&g->waiters));
 	g->began_at_ms = clock_boot_ms();
 	g->call = cloud_list_all(g->account->cloud, &all, &ask);
 	list_take(&g->waiters, &g->next);
@@ -345,8 +342,8 @@ static void on_period(struct timer *t, void *user)
 	struct listing *g = user;
 
 	if (list_is_empty(&g->informed))
-		g->list = cloud_list_free(g->list);
-	if (!g->call)
+		drop_list(g);
+	if (!is_under_way(g))
 		list_start(g);
 }
 
@@ -355,7 +352,7 @@ void sandbox_core_reconcile(struct sandbox_core *core, const char *account)
 	struct account *a = core_account_by_name(core, account);
 	struct listing *g = a ? a->listing : NULL;
 
-	if (g && !g->call && timer_set(&g->timer, clock_boot_ms()) < 0)
+	if (g && !is_under_way(g) && timer_set(&g->timer, clock_boot_ms()) < 0)
 		log_warn("reconcile_timer", "account=%s error=nomem", a->name);
 }
 
@@ -366,7 +363,7 @@ void listing_join(struct account *a, struct listing_wait *w)
 	struct list alone;
 
 	must(list_is_empty(&w->node));
-	if (g->call) {
+	if (is_under_way(g)) {
 		list_add_tail(young ? &g->waiters : &g->next, &w->node);
 	} else if (young && g->list && !g->failures) {
 		list_init(&alone);
@@ -473,6 +470,8 @@ int sync_start(struct sandbox_core *core)
 		list_init(&g->informed);
 		timer_init(&g->timer, core->loop, on_period, g);
 		timer_init(&g->patience, core->loop, on_patience, g);
+		reconcile_init(&g->reconcile, g->account, sync_lacks, sync_on_reconciled);
+		defer_init_later(&g->freeing, core->loop, on_freeing, g);
 		r = timer_set(&g->timer, clock_boot_ms());
 		if (r < 0)
 			return r;
@@ -507,7 +506,11 @@ void sync_stop(struct sandbox_core *core)
 		timer_clear(&g->timer);
 		timer_clear(&g->patience);
 		cloud_call_cancel(g->call);
+		reconcile_end(&g->reconcile);
+		defer_cancel(&g->freeing);
 		cloud_list_free(g->list);
+		cloud_list_free(g->fresh);
+		cloud_list_free(g->old);
 		must(list_is_empty(&g->waiters) && list_is_empty(&g->next) && list_is_empty(&g->informed));
 		g->account->listing = NULL;
 	}

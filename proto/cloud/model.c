@@ -147,12 +147,17 @@ void cloud_sandbox_freep(struct cloud_sandbox **s)
 	*s = cloud_sandbox_free(*s);
 }
 
+void cloud_list_shorten(struct cloud_list *l, size_t n)
+{
+	while (l->n > n)
+		cloud_sandbox_free(l->v[--l->n]);
+}
+
 struct cloud_list *cloud_list_free(struct cloud_list *l)
 {
 	if (!l)
 		return NULL;
-	for (size_t i = 0; i < l->n; i++)
-		cloud_sandbox_free(l->v[i]);
+	cloud_list_shorten(l, 0);
 	free(l->v);
 	free(l->next_token);
 	free(l);

@@ -155,6 +155,7 @@ struct cloud_list {
 
 struct cloud_list *cloud_list_free(struct cloud_list *l);	/* NULL is fine; returns NULL */
 void cloud_list_freep(struct cloud_list **l);
+void cloud_list_shorten(struct cloud_list *l, size_t n);	/* frees those behind the first n */
 must_check int cloud_list_add(struct cloud_list *l, struct cloud_sandbox *s);	/* takes s, but on failure */
 
 struct cloud_error {			/* of a call, or in the place of one sandbox of a fork */

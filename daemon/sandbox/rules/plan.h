@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reconcile: compares our rows with a complete list of the cloud. [pure]
+ * Reconcile: what a complete list of the cloud means for our rows. [pure]
  * A list proves no end (sandboxes that are being snapshotted or killed are in none): the cloud is asked
  * by id about what it lacks. Only sandboxes with this host's tag are adopted.
  */
@@ -11,10 +11,7 @@
 
 #include "proto/base/cc.h"
 
-struct cloud_list;
-
 struct plan_row {
-	const char *id;
 	bool gone;		/* its state is GONE */
 	bool killed;		/* its gone_reason is SANDBOX_KILLED */
 	bool busy;		/* an operation on it is under way: the list says nothing about it */
@@ -22,30 +19,21 @@ struct plan_row {
 };
 
 enum plan_kind {
-	PLAN_UPDATE,	/* row, item: take over what the list says */
-	PLAN_ASK,	/* row: missing; GET by id decides */
-	PLAN_ADOPT,	/* item: it has our tag and no row */
-	PLAN_REVIVE,	/* row, item: the row says gone, and the list has it */
-};
-
-struct plan_action {
-	enum plan_kind kind;
-	size_t row, item;
-};
-
-struct plan {
-	struct plan_action *v;	/* adopts come oldest first: the oldest gets the name */
-	size_t n;
-	bool suspicious;	/* so many are missing that the list may be wrong */
-	uint64_t max_seq;	/* the highest TAG_SEQ on the list with our host's tag */
+	PLAN_NOTHING,	/* the list says nothing about it, or it is not ours */
+	PLAN_UPDATE,	/* the row takes over what the list says */
+	PLAN_REVIVE,	/* the same, where the row says gone */
+	PLAN_ADOPT,	/* it has our tag and no row */
 };
 
 #define PLAN_SUSPICIOUS_MIN 3u	/* suspicious: so many are missing, … */
 #define PLAN_SUSPICIOUS_PCT 30u /* … and this share of those that should be listed */
 
-void plan_fini(struct plan *p);
-/* began_at_ms: BOOTTIME when the list was asked for; it says nothing about rows that are fresher. */
-must_check int plan_make(const struct plan_row *rows, size_t n_rows, const struct cloud_list *list,
-			 const char *host, uint64_t began_at_ms, struct plan *ret);
+/* Of a sandbox that is listed; row NULL = it has none. began_at_ms, here and below: BOOTTIME when the list was asked for, which
+ * says nothing about rows that are fresher. */
+enum plan_kind plan_listed(const struct plan_row *row, bool is_tagged, uint64_t began_at_ms);
+/* Should a list have the sandbox of this row? If it does not, a GET by id decides. */
+bool plan_expects(const struct plan_row *row, uint64_t began_at_ms);
+/* Are so many missing that the list may be wrong? */
+bool plan_is_suspicious(size_t expected, size_t missing);
 
 #endif

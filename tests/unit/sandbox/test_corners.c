@@ -6,7 +6,6 @@
 #include "proto/cloud/model.h"
 #include "daemon/sandbox/rules/evaluate.h"
 #include "daemon/sandbox/rules/page.h"
-#include "daemon/sandbox/rules/plan.h"
 #include "daemon/sandbox/rules/policy.h"
 #include "daemon/sandbox/rules/resolve.h"
 #include "daemon/sandbox/rules/rules.h"
@@ -282,36 +281,6 @@ TEST(settling_snapshots)
 	CHECK_INT(resolve_snapshot(NULL, &known, WHEN(1, 10, 9), &i, &wait), RESOLVE_WAIT);
 	cloud_snapshots_free(l);
 	cloud_strs_fini(&known);
-}
-
-/* --- reconcile --- */
-
-TEST(plans)
-{
-	struct cloud_sandbox *v[] = { sb("ic", "h", "t", 2), sb("ib", "h", "r", 5), sb("ia", "h", "q", 5), sb("iyoung", "h", "s", 1), sb("id", "h", "t", 1),
-				      sb("ibusy", "h", "u", 1), sb("irow2", "h", "v", 1), sb("irow1", "h", "w", 1) };
-	struct cloud_list *l = list_of(v, ARRAY_SIZE(v));
-	static const struct plan_row rows[] = { { .id = "iyoung", .fresh_at_ms = 100 }, { .id = "ibusy", .busy = true },
-						{ .id = "irow1" }, { .id = "irow2" } };
-	static const char *const oldest_first[] = { "id", "ic", "ia", "ib" };
-	struct plan p = { 0 };
-
-	CHECK(!plan_make(rows, ARRAY_SIZE(rows), l, "h", 100, &p));
-	CHECK_INT(p.n, 6);
-	CHECK(p.v[0].kind == PLAN_UPDATE && p.v[0].row == 2 && p.v[1].row == 3);
-	for (size_t i = 2; i < p.n; i++)
-		CHECK_STR(l->v[p.v[i].item]->id, oldest_first[i - 2]);
-	plan_fini(&p);
-	/* Without memory for the marks, for the index, for the actions: nothing is decided. */
-	if (oom_after(1)) {
-		CHECK_INT(plan_make(rows, 0, l, "h", 100, &p), -ENOMEM);
-		oom_after(2);
-		CHECK_INT(plan_make(rows, ARRAY_SIZE(rows), l, "h", 100, &p), -ENOMEM);
-		oom_after(2);
-		CHECK_INT(plan_make(rows, 0, l, "h", 100, &p), -ENOMEM);
-		oom_after(0);
-	}
-	cloud_list_free(l);
 }
 
 TEST(tags_without_memory)
