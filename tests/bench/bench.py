@@ -21,6 +21,7 @@ import gateway  # noqa: E402
 import growth  # noqa: E402
 import harness  # noqa: E402
 import leases  # noqa: E402
+import reconcile  # noqa: E402
 from api import Api  # noqa: E402
 from chaosproxy import ChaosProxy  # noqa: E402
 from wire import Client, event_of  # noqa: E402
@@ -609,11 +610,16 @@ def bench_growth(rig):
     growth.run(sys.modules[__name__])
 
 
+def bench_reconcile(rig):
+    """The comparison of a whole list, and for how long it holds the loop."""
+    reconcile.run(sys.modules[__name__])
+
+
 BENCHES = {"get": bench_get, "small": bench_small, "bulk": bench_bulk, "first": bench_first, "memory": bench_memory,
            "creates": bench_creates, "proxy": bench_proxy, "many": bench_many, "streams": bench_streams, "exit": bench_exit,
            "fanout": bench_fanout,
            "leases": bench_leases, "owners": bench_owners, "gateway": bench_gateway,
-           "growth": bench_growth}
+           "growth": bench_growth, "reconcile": bench_reconcile}
 
 
 def main():

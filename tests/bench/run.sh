@@ -5,7 +5,7 @@
 # makes it say nonsense, which is why every figure is a ratio and its spread is shown.
 #
 #   sh tests/bench/run.sh [NAME…]      names: get small bulk first memory creates proxy many streams exit fanout leases owners gateway
-#                                      growth (none: all)
+#                                      growth reconcile (none: all)
 #   sh tests/bench/run.sh --quick [NAME…]   an eighth of the calls and bytes; without names those that a change of the
 #                                      daemon's speed shows in
 set -eu
