@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/local/agent/pbjson.h"
+#include "daemon/common/pbjson/pbjson.h"
 #include "proto/base/must.h"
 #include "proto/gen/envd_filesystem.pb-c.h"
 #include "proto/gen/envd_process.pb-c.h"

@@ -13,7 +13,7 @@
 #include "daemon/common/http/reply.h"
 #include "daemon/common/net/gz.h"
 #include "daemon/local/agent/envd.h"
-#include "daemon/local/agent/pbjson.h"
+#include "daemon/common/pbjson/pbjson.h"
 #include "daemon/local/state/local.h"
 #include "proto/base/must.h"
 #include "proto/base/name.h"

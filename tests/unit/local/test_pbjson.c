@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The vectors of the contract, in both codecs, and what protojson asks of a reader. */
-#include "daemon/local/agent/pbjson.h"
+#include "daemon/common/pbjson/pbjson.h"
 
 #include <errno.h>
 
@@ -21,6 +21,32 @@ static size_t unhex(const char *hex, uint8_t *ret)
 		ret[i] = (uint8_t)v;
 	}
 	return n;
+}
+
+/* Both say the same, but of a field that the message has not. */
+TEST(unknown_fields)
+{
+	static const struct {
+		const char *json;
+		int r, known;
+	} t[] = {
+		{ "{\"process\":{\"cmd\":\"a\",\"envs\":{\"B\":\"c\"}},\"tag\":null}", 0, 0 },
+		{ "{\"process\":{\"cmd\":\"a\"},\"nice\":5}", 0, -EINVAL },
+		{ "{\"process\":{\"cmd\":\"a\",\"nice\":null}}", 0, -EINVAL },
+		{ "{\"process\":{\"cmd\":5}}", -EINVAL, -EINVAL },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		ProtobufCMessage *m = NULL;
+		char why[PBJSON_WHY_MAX];
+
+		CHECK_INT(pbjson_read(t[i].json, strlen(t[i].json), &process__start_request__descriptor, why, &m), t[i].r);
+		if (!t[i].r)
+			protobuf_c_message_free_unpacked(m, NULL);
+		CHECK_INT(pbjson_read_known(t[i].json, strlen(t[i].json), &process__start_request__descriptor, why, &m), t[i].known);
+		if (!t[i].known)
+			protobuf_c_message_free_unpacked(m, NULL);
+	}
 }
 
 TEST(vectors)

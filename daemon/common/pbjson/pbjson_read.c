@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/local/agent/pbjson.h"
-#include "daemon/local/agent/pbjson_field.h"
+#include "daemon/common/pbjson/pbjson.h"
+#include "daemon/common/pbjson/pbjson_field.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
@@ -18,6 +18,7 @@
 struct reader {
 	char *why;
 	int depth;
+	bool known_only;
 };
 
 static int read_message(struct reader *rd, const json_t *in, const ProtobufCMessageDescriptor *type,
@@ -311,6 +312,7 @@ static int read_message(struct reader *rd, const json_t *in, const ProtobufCMess
 			ProtobufCMessage **ret)
 {
 	ProtobufCMessage *m;
+	size_t known = 0;
 	int r = 0;
 
 	if (rd->depth == DEPTH_MAX) {
@@ -325,10 +327,15 @@ static int read_message(struct reader *rd, const json_t *in, const ProtobufCMess
 	for (unsigned i = 0; i < type->n_fields && !r; i++) {
 		json_t *v = lookup(in, &type->fields[i]);
 
+		known += v != NULL;
 		if (v && !json_is_null(v))
 			r = read_field(rd, v, &type->fields[i], m);
 	}
 	rd->depth--;
+	if (!r && rd->known_only && known < json_object_size(in)) {
+		snprintf(rd->why, PBJSON_WHY_MAX, "a field is unknown");
+		r = -EINVAL;
+	}
 	if (r < 0) {
 		protobuf_c_message_free_unpacked(m, NULL);
 		return r;
@@ -337,21 +344,31 @@ static int read_message(struct reader *rd, const json_t *in, const ProtobufCMess
 	return 0;
 }
 
-int pbjson_read(const char *text, size_t n, const ProtobufCMessageDescriptor *type,
-		char why[PBJSON_WHY_MAX], ProtobufCMessage **ret)
+static int read_text(struct reader *rd, const char *text, size_t n, const ProtobufCMessageDescriptor *type, ProtobufCMessage **ret)
 {
-	struct reader rd = { .why = why };
 	json_error_t e;
 	json_t *in = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
 	int r;
 
-	why[0] = 0;
+	rd->why[0] = 0;
 	if (!json_is_object(in)) {
-		snprintf(why, PBJSON_WHY_MAX, "%s", in ? "not a JSON object" : e.text);
+		snprintf(rd->why, PBJSON_WHY_MAX, "%s", in ? "not a JSON object" : e.text);
 		json_decref(in);
 		return -EINVAL;
 	}
-	r = read_message(&rd, in, type, ret);
+	r = read_message(rd, in, type, ret);
 	json_decref(in);
 	return r;
+}
+
+int pbjson_read(const char *text, size_t n, const ProtobufCMessageDescriptor *type,
+		char why[PBJSON_WHY_MAX], ProtobufCMessage **ret)
+{
+	return read_text(&(struct reader){ .why = why }, text, n, type, ret);
+}
+
+int pbjson_read_known(const char *text, size_t n, const ProtobufCMessageDescriptor *type,
+		      char why[PBJSON_WHY_MAX], ProtobufCMessage **ret)
+{
+	return read_text(&(struct reader){ .why = why, .known_only = true }, text, n, type, ret);
 }

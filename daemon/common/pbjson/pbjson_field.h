@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What pbjson.c and pbjson_read.c both have to know about a field. Private to the two. */
-#ifndef AB_DAEMON_LOCAL_AGENT_PBJSON_FIELD_H
-#define AB_DAEMON_LOCAL_AGENT_PBJSON_FIELD_H
+#ifndef AB_DAEMON_COMMON_PBJSON_PBJSON_FIELD_H
+#define AB_DAEMON_COMMON_PBJSON_PBJSON_FIELD_H
 
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>

@@ -6,8 +6,8 @@
  * Not supported, because the agent's messages have none: floating point, maps of anything but
  * strings, well-known types other than Timestamp. Pure.
  */
-#ifndef AB_DAEMON_LOCAL_AGENT_PBJSON_H
-#define AB_DAEMON_LOCAL_AGENT_PBJSON_H
+#ifndef AB_DAEMON_COMMON_PBJSON_PBJSON_H
+#define AB_DAEMON_COMMON_PBJSON_PBJSON_H
 
 #include <jansson.h>
 #include <protobuf-c/protobuf-c.h>
@@ -22,5 +22,8 @@ must_check int pbjson_write(struct buf *out, const ProtobufCMessage *m);
 /* The caller frees by protobuf_c_message_free_unpacked(m, NULL). 0, -EINVAL with `why`, -ENOMEM. */
 must_check int pbjson_read(const char *text, size_t n, const ProtobufCMessageDescriptor *type,
 			   char why[PBJSON_WHY_MAX], ProtobufCMessage **ret);
+/* The same, but an unknown field is an error, too. */
+must_check int pbjson_read_known(const char *text, size_t n, const ProtobufCMessageDescriptor *type,
+				 char why[PBJSON_WHY_MAX], ProtobufCMessage **ret);
 
 #endif

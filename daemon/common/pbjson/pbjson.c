@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Writing; reading is in pbjson_read.c. */
-#include "daemon/local/agent/pbjson.h"
+#include "daemon/common/pbjson/pbjson.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/local/agent/pbjson_field.h"
+#include "daemon/common/pbjson/pbjson_field.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
