@@ -8,6 +8,7 @@
 #include "daemon/common/obs/redact.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
+#include "proto/wire/connect_code.h"
 
 #define TYPE_UNARY  "application/proto"
 #define TYPE_STREAM "application/connect+proto"
@@ -207,6 +208,9 @@ static enum connect_result stream_end(struct connect_stream *s, const uint8_t *p
 		return fail_bad(s->path, "the end-of-stream record cannot be read", ret_cls, ret);
 	if (!is_error)
 		return CONNECT_END;
+	s->said = connect_code_by_name(e.code_name);
+	str_copy_ends(s->said_text, sizeof(s->said_text), e.message);
+	redact_text(s->said_text);
 	*ret_cls = fault_connect(s->subject, e.code_name, e.message, ret);
 	redact_status(ret);
 	return CONNECT_FAILED;

@@ -56,6 +56,8 @@ struct connect_stream {
 	size_t borrowed;	/* bytes of the exchange that the last message lies in; 0 = in none */
 	bool message_out;	/* the last message lies in `reader` */
 	bool head_ok, over;
+	enum ab_code said;	/* by an end-of-stream record with an error: its code … */
+	char said_text[STATUS_TEXT_MAX];	/* … and message, as the peer wrote it, without secrets */
 	bool ending;		/* no message can come any more: set by the owner after a last message, or with the
 				 * end-of-stream record */
 };

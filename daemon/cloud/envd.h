@@ -186,6 +186,8 @@ struct envd_event {
 /* The next event; what *ret points to is valid until the next call on this stream. The bytes'
  * credit goes back to the peer with the call after it. */
 enum envd_event_type envd_stream_next(struct envd_stream *s, struct envd_event *ret);
+/* After CLOSED by a record of the agent with an error: its message as the agent wrote it, and its code; else NULL. */
+const char *envd_stream_said(const struct envd_stream *s, enum ab_code *ret_code);
 /* May bytes of the start have reached the sandbox? */
 bool envd_stream_was_sent(const struct envd_stream *s);
 /* Ends our side at once; the process goes on. Behind END the stream is read to its end. NULL is fine; returns NULL. */

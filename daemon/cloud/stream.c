@@ -158,6 +158,14 @@ enum envd_event_type envd_stream_next(struct envd_stream *s, struct envd_event *
 	return ret->type;
 }
 
+const char *envd_stream_said(const struct envd_stream *s, enum ab_code *ret_code)
+{
+	if (s->c.said == CODE_OK)
+		return NULL;
+	*ret_code = s->c.said;
+	return s->c.said_text;
+}
+
 bool envd_stream_was_sent(const struct envd_stream *s)
 {
 	return pool_req_was_sent(s->c.req);

@@ -75,6 +75,7 @@ void command_destroy(struct command *c)
 	free(c->shell);
 	free(c->user);
 	free(c->cwd);
+	free(c->own_tag);
 	for (size_t i = 0; i < c->n_args; i++)
 		free(c->args[i]);
 	free(c->args);
@@ -242,7 +243,7 @@ void command_look(const struct command *c, struct command_view *ret)
 {
 	*ret = (struct command_view){
 		.id = c->id, .sandbox = c->at.id, .shell = or_empty(c->shell), .user = or_empty(c->user),
-		.cwd = or_empty(c->cwd), .tag = c->foreign ? "" : c->tag,
+		.cwd = or_empty(c->cwd), .tag = c->foreign ? "" : c->plain ? or_empty(c->own_tag) : c->tag,
 		.args = (const char *const *)c->args, .n_args = c->n_args, .envs = c->envs,
 		.n_envs = c->n_envs, .pid = c->pid, .generation = c->at.generation,
 		.started_at_ms = c->started_at_ms, .last_output_at_ms = c->last_output_at_ms,

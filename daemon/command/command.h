@@ -19,6 +19,7 @@
 #include "proto/base/cc.h"
 #include "proto/base/status.h"
 
+struct agent_address;
 struct command;
 struct command_op;
 struct command_reader;
@@ -61,6 +62,8 @@ enum command_overflow {		/* numbers of agentbox.v1.Overflow */
 	COMMAND_DROP_OLDEST = 2,
 };
 
+#define COMMAND_ARGS_MAX (1024u * 1024)	/* bytes of `args`, each with its NUL, that are kept over a restart */
+
 struct command_start {
 	const struct principal *who;
 	uint64_t deadline_ms;		/* of the start, not of the command; 0 = none */
@@ -81,7 +84,13 @@ struct command_start {
 	const char *request_id;		/* NULL or "" = none; 1..128 printable bytes */
 	uint8_t params_hash[32];	/* hash of the parameters without the request id */
 	bool pty;			/* a terminal; without shell and args: bash -i -l */
-	uint32_t cols, rows;		/* with pty: 1..65535 */
+	uint32_t cols, rows;		/* with pty: 1..65535; of a plain one as they are */
+	/* As the agent would start it for anybody: `args` alone, no variable of ours, the caller's tag. A lost answer to its start is
+	 * OUTCOME_UNKNOWN at once, as nothing of ours is there to find it by; later it is found by its pid, command line and the sandbox's
+	 * generation. It ends when the agent says so. Its `args` are at most COMMAND_ARGS_MAX, or the next daemon does not find it. */
+	bool plain;
+	const char *tag;		/* of a plain one; NULL = none */
+	uint32_t agent_timeout_ms;	/* of a plain one: the agent kills it then; 0 = never */
 };
 
 /* OK: the program runs (its pid is known), or, for a request id that was used before, has run. The command
@@ -94,8 +103,16 @@ must_check int commands_start(struct commands *cs, const struct command_start *s
  * soon as it runs, if no other call waits for it. NULL is fine. */
 void command_op_cancel(struct command_op *op, bool end_it);
 
+/* It runs, as far as is known, and has no stream: what it says is lost until it has. Readers are told when it begins. */
+bool command_is_cut(const struct command *c);
+/* Its sandbox is paused, or being paused, and it is not attached to: nothing comes until somebody resumes it. Readers are told when it begins. */
+bool command_is_paused(const struct command *c);
+
 /* By its id. NULL: no such command, or not this caller's. */
 struct command *commands_find(struct commands *cs, const struct principal *who, const char *command_id);
+/* One that runs at this address, by its pid, or with pid 0 by the tag of a plain one. NULL: none of this caller's, or it has no pid yet. */
+struct command *commands_find_process(struct commands *cs, const struct principal *who, const struct agent_address *at,
+				      uint32_t pid, const char *tag);
 /* By pid in a sandbox: ours, or one that somebody else started there (then `foreign`). */
 must_check int commands_find_pid(struct commands *cs, const struct sandbox_call *call, uint32_t pid,
 				 command_done_fn *done, struct command_op **ret);
@@ -122,6 +139,8 @@ struct command_result {
 	int64_t exited_at_ms;		/* wall */
 	enum ab_reason reason;		/* with LOST, UNKNOWN */
 	char message[STATUS_TEXT_MAX];
+	char said[64], said_error[128];	/* by the agent's end event, where this run of the daemon got it: its status and its error; "" = not */
+	bool was_absent;		/* with LOST, UNKNOWN, where this run of the daemon saw it: the agent has no such process */
 };
 
 /* A command as callers see it; pointers live as long as the command does. */
@@ -169,6 +188,7 @@ struct command_read_from {
 	bool timed;			/* only what came at `since_ms` or later, and not below `offset` */
 	int64_t since_ms;		/* wall */
 	bool run;			/* of a Run: BLOCK waits for this reader, and its end ends the command */
+	bool holds;			/* a plain command's output waits for this reader, as long as it is there */
 };
 
 /* The reader holds a reference on the command. on_ready says only that something changed. */
@@ -183,6 +203,9 @@ enum command_read {
 /* The next piece; its bytes are in buf or in memory of the spool. */
 enum command_read command_reader_next(struct command_reader *r, bool follow, void *buf, size_t max,
 				      struct spool_piece *ret);
+/* To what comes from now on, if the command has a stream or is over. False: it has none now; on_ready will be called when it has, and
+ * what was lost meanwhile is none of this reader's. */
+bool command_reader_join(struct command_reader *r);
 struct command *command_reader_command(const struct command_reader *r);
 /* If this is the last Run's reader, a command that is not detached is ended with `end_it`; otherwise it
  * goes on with DROP_OLDEST. NULL is fine; returns NULL. */

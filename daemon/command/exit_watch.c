@@ -53,7 +53,7 @@ static bool same_sandbox(const struct agent_address *a, const struct agent_addre
 
 static bool is_watched(const struct command *c)
 {
-	return c->state == CMD_RUNNING && !c->foreign && c->pid;
+	return c->state == CMD_RUNNING && !c->foreign && !c->plain && c->pid;
 }
 
 static void look_free(struct exit_watch_call *k)

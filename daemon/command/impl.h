@@ -152,7 +152,8 @@ struct command {
 	struct list share_node, kept_node, kept_all_node, sandbox_node;	/* owners.c */
 	enum command_state state;
 	char id[1 + COMMAND_ID_CHARS + 1];
-	char tag[32];
+	char tag[32];			/* of one that is not plain */
+	char *own_tag;			/* of a plain one: the caller's; NULL = none, or of an earlier run */
 	struct agent_address at;
 	char *shell, *user, *cwd;
 	char **args;
@@ -161,6 +162,8 @@ struct command {
 	size_t n_envs;
 	uint32_t pid;
 	bool group_known, group, foreign, detach, stdin_open, input_busy, input_ended, pty;
+	bool plain;			/* nothing of ours is in it (command_start.plain) */
+	uint32_t agent_timeout_ms;	/* of a plain one */
 	bool started;			/* its pid is in the store, and the calls that waited were answered */
 	bool final;			/* `result` is complete, and is in the store or being written */
 	bool in_use;			/* it keeps its sandbox in use, and is tied to it */
@@ -225,7 +228,7 @@ struct command_reader {
 	struct spool_pos pos;
 	command_ready_fn *on_ready;
 	void *user;
-	bool run;			/* its caller called Run */
+	bool run;			/* its caller called Run, or a plain command waits for it */
 };
 
 enum op_kind {

@@ -48,7 +48,8 @@ static size_t string_bytes(const char *s)
 
 size_t command_start_bytes(const struct command_start *s)
 {
-	size_t sum = COMMAND_BYTES + string_bytes(s->shell) + string_bytes(s->user) + string_bytes(s->cwd);
+	size_t sum = COMMAND_BYTES + string_bytes(s->shell) + string_bytes(s->user) + string_bytes(s->cwd) +
+		     string_bytes(s->tag);
 
 	for (size_t i = 0; i < s->n_args; i++)
 		sum += sizeof(char *) + string_bytes(s->args[i]);

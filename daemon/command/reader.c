@@ -17,7 +17,9 @@ int command_reader_new(struct command *c, const struct command_read_from *from,
 	r->c = command_ref(c);
 	r->on_ready = on_ready;
 	r->user = user;
-	r->run = from->run;
+	r->run = from->run || (from->holds && c->plain);
+	if (r->run && c->plain)
+		c->block = true;
 	if (from->from_end)
 		spool_seek_end(c->spool, &r->pos);
 	else if (from->timed)
@@ -38,6 +40,14 @@ struct command *command_reader_command(const struct command_reader *r)
 	return r->c;
 }
 
+bool command_reader_join(struct command_reader *r)
+{
+	if (r->c->state < CMD_ENDING && r->c->state != CMD_RUNNING)
+		return false;
+	spool_seek_end(r->c->spool, &r->pos);
+	return true;
+}
+
 enum command_read command_reader_next(struct command_reader *r, bool follow, void *buf, size_t max,
 				      struct spool_piece *ret)
 {
@@ -52,7 +62,7 @@ enum command_read command_reader_next(struct command_reader *r, bool follow, voi
 		return COMMAND_READ_PIECE;
 	}
 	if (got) {
-		if (r == c->starter && c->block)
+		if (r->run && c->block)
 			defer_post(&c->pump);
 		return COMMAND_READ_PIECE;
 	}

@@ -18,6 +18,8 @@
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
 
+_Static_assert(COMMAND_ARGS_MAX == ROW_BLOB_MAX, "a row keeps what the next daemon finds a plain command by");
+
 /* --- out --- */
 
 static uint32_t flags_of(const struct command *c)
@@ -28,6 +30,7 @@ static uint32_t flags_of(const struct command *c)
 	       (c->result.killed ? ROW_COMMAND_KILLED : 0) |
 	       (c->input_ended ? ROW_COMMAND_INPUT_ENDED : 0) |
 	       (c->result.pipes_held ? ROW_COMMAND_PIPES_HELD : 0) |
+	       (c->plain ? ROW_COMMAND_PLAIN : 0) |
 	       (c->truncated || !c->result.output_complete ? ROW_COMMAND_TRUNCATED : 0);
 }
 
@@ -219,6 +222,7 @@ static int restore(struct commands *cs, const struct row_command *r)
 	c->stdin_open = r->flags & ROW_COMMAND_STDIN;
 	c->pty = r->flags & ROW_COMMAND_PTY;
 	c->group = r->flags & ROW_COMMAND_GROUP;
+	c->plain = r->flags & ROW_COMMAND_PLAIN;
 	c->group_known = true;
 	c->started = r->pid;
 	c->input_ended = r->flags & ROW_COMMAND_INPUT_ENDED;

@@ -49,8 +49,10 @@ void command_start_cancel(struct command_op *op, bool end_it)
 	list_del(&op->node);
 	if (!list_is_empty(&c->start_ops) || c->state >= CMD_ENDING)
 		return;
-	if (!c->starter)
+	if (!c->starter) {
 		c->block = false;	/* its reader will not come */
+		defer_post(&c->pump);	/* which may have waited for it */
+	}
 	if (c->foreign) {
 		if (list_is_empty(&c->readers))
 			command_forget(c);
@@ -273,12 +275,13 @@ static size_t put_envs(const struct command *c, struct cloud_kv *envs)
 						    { (char *)"LC_ALL", (char *)"C.UTF-8" } };
 	size_t n = 0;
 
-	for (size_t i = 0; c->pty && i < ARRAY_SIZE(defaults); i++)
+	for (size_t i = 0; c->pty && !c->plain && i < ARRAY_SIZE(defaults); i++)
 		if (!has_env(c, defaults[i].key))
 			envs[n++] = defaults[i];
 	for (size_t i = 0; i < c->n_envs; i++)
 		envs[n++] = (struct cloud_kv){ (char *)c->envs[i].key, (char *)c->envs[i].value };
-	envs[n++] = (struct cloud_kv){ (char *)COMMAND_ENV, (char *)c->id };
+	if (!c->plain)
+		envs[n++] = (struct cloud_kv){ (char *)COMMAND_ENV, (char *)c->id };
 	return n;
 }
 
@@ -287,13 +290,14 @@ static int start_program(struct command *c)
 	struct envd_target target = agent_target(&c->at, c->user, 0);
 	const char **args = calloc(c->n_args + 7, sizeof(*args));
 	struct cloud_kv *envs = calloc(c->n_envs + 4, sizeof(*envs));
-	struct envd_start start = { .cmd = "/bin/sh", .args = args, .envs = envs, .tag = c->tag,
+	struct envd_start start = { .cmd = "/bin/sh", .args = args, .envs = envs, .tag = c->plain ? c->own_tag : c->tag,
 				    .cwd = str_is_empty(c->cwd) ? NULL : c->cwd,
 				    .stdin_open = c->stdin_open, .pty = c->pty,
-				    .cols = c->term.cols, .rows = c->term.rows };
+				    .cols = c->term.cols, .rows = c->term.rows,
+				    .timeout_ms = c->agent_timeout_ms };
 
 	target.trace = &c->trace;
-	if (args && envs && c->pty) { /* the agent gives a terminal its own session */
+	if (args && envs && (c->pty || c->plain)) { /* the agent gives a terminal its own session */
 		start.n_args = put_program(c, args) - 1;
 		start.cmd = args[0];
 		start.args = args + 1;
@@ -323,8 +327,8 @@ int command_launch(struct command *c)
 		FAILPOINT("command.sent");
 		if (!r)
 			command_await_start(c);
-		if (!r && c->pty)
-			know_group(c, true);
+		if (!r && (c->pty || c->plain))
+			know_group(c, c->pty);
 		else if (!r)
 			probe_setsid(c);
 		return r;
@@ -399,7 +403,7 @@ static int write_row(struct command *c)
 /* Can the agent end a program's input, or start one without input? Else the start is refused before a program hangs on it. */
 static bool check_agent(const struct command *c, const char *version, struct status *st)
 {
-	const char *least = c->pty ? NULL : c->stdin_open ? "0.5.2" : "0.3.0";
+	const char *least = c->pty || c->plain ? NULL : c->stdin_open ? "0.5.2" : "0.3.0";
 
 	if (!least || str_is_empty(version) || cloud_version_cmp(version, least) >= 0)
 		return true;
@@ -498,6 +502,11 @@ static int copy_start(struct command *c, const struct command_start *s)
 		if (!c->envs[i].key || !c->envs[i].value)
 			return -ENOMEM;
 	}
+	c->own_tag = str_dup(s->tag);
+	if (s->tag && !c->own_tag)
+		return -ENOMEM;
+	c->plain = s->plain;
+	c->agent_timeout_ms = s->agent_timeout_ms;
 	c->timeout_ms = s->timeout_ms;
 	c->pty = s->pty;
 	c->term.cols = s->cols;

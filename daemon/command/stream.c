@@ -41,6 +41,8 @@ static void note_end(struct command *c, const struct envd_event *e)
 			{ "user defined signal 2", "USR2" }, { "alarm clock", "ALRM" } };
 	const char *text = str_starts(e->status, "signal: ") ? e->status + 8 : "";
 
+	str_copy_ends(c->result.said, sizeof(c->result.said), e->status);
+	str_copy_ends(c->result.said_error, sizeof(c->result.said_error), e->error ? e->error : "");
 	if (e->exited || e->exit_code >= 0) {
 		c->result.outcome = COMMAND_EXITED;
 		c->result.exit_code = e->exit_code;
@@ -89,6 +91,8 @@ static void stop_clock(struct command *c)
 {
 	uint64_t now = loop_now_ms(c->cs->o.loop);
 
+	if (!c->was_paused)
+		command_wake(c);
 	c->was_paused = true;
 	c->verify = true;
 	c->cut_at_ms = 0;
@@ -98,6 +102,16 @@ static void stop_clock(struct command *c)
 	c->deadline_at_ms = 0;
 	timer_clear(&c->deadline);
 	command_save(c);
+}
+
+bool command_is_cut(const struct command *c)
+{
+	return c->state > CMD_STARTING && c->state < CMD_ENDING && c->state != CMD_RUNNING;
+}
+
+bool command_is_paused(const struct command *c)
+{
+	return c->was_paused && c->state == CMD_ASKING;
 }
 
 static void start_clock(struct command *c)
@@ -222,6 +236,7 @@ static void ended_unseen(struct command *c)
 {
 	struct status st;
 
+	c->result.was_absent = true;
 	if (c->was_paused)
 		status_set(&st, R_SANDBOX_PAUSED, "its sandbox was paused, and resumed without it");
 	else
@@ -242,6 +257,15 @@ static void never_seen(struct command *c)
 	command_end_with(c, COMMAND_UNKNOWN, &st);
 }
 
+/* The start of a plain command was sent, and its pid is not known: no process can be told to be its. */
+static void never_known(struct command *c)
+{
+	struct status st;
+
+	status_set(&st, R_OUTCOME_UNKNOWN, "the answer to the start was lost: the command runs, or has run, or never started");
+	command_end_with(c, COMMAND_UNKNOWN, &st);
+}
+
 /* A start that is delayed in the network may still become a process. */
 static void find_again(struct command *c)
 {
@@ -257,6 +281,19 @@ static void find_again(struct command *c)
 	c->finds++;
 }
 
+/* A plain command has no tag of ours: its pid, with the command line that it was started with. */
+static bool is_process_of(const struct command *c, const struct envd_process *p)
+{
+	if (!c->plain)
+		return p->tag && str_eq(p->tag, c->tag);
+	if (p->pid != c->pid || p->args.n + 1 != c->n_args || !str_eq(p->cmd ? p->cmd : "", c->args[0]))
+		return false;
+	for (size_t i = 0; i < p->args.n; i++)
+		if (!str_eq(p->args.v[i], c->args[i + 1]))
+			return false;
+	return true;
+}
+
 static void on_look(struct envd_result *r, void *user)
 {
 	struct command *c = command_from(user);
@@ -268,7 +305,7 @@ static void on_look(struct envd_result *r, void *user)
 		return;
 	}
 	for (size_t i = 0; i < r->n_processes; i++) {
-		if (r->processes[i].tag && str_eq(r->processes[i].tag, c->tag)) {
+		if (is_process_of(c, &r->processes[i])) {
 			c->pid = r->processes[i].pid;
 			attach(c);
 			return;
@@ -288,6 +325,10 @@ void command_find(struct command *c)
 	struct envd_target target =
 		agent_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 10000);
 
+	if (c->plain && !c->pid) {
+		never_known(c);
+		return;
+	}
 	if (c->state != CMD_FINDING)
 		command_set_state(c, CMD_FINDING);
 	c->look = envd_process_list(&target, on_look, c);
@@ -442,6 +483,7 @@ static void on_stream_lost(struct command *c, enum envd_class cls, const struct 
 	struct status st;
 
 	c->stream = envd_stream_free(c->stream);
+	command_wake(c);
 	log_info("command_stream_lost", "command=%s sandbox=%s cuts=%u error=%s", c->id, c->at.id, c->cuts,
 		 log_q(why->text));
 	if (given_up) {
@@ -456,6 +498,34 @@ static void on_stream_lost(struct command *c, enum envd_class cls, const struct 
 	}
 }
 
+/* The agent kills a plain command at its agent_timeout_ms, and says so instead of its end. */
+static bool is_killed_at_its_time(const struct command *c)
+{
+	enum ab_code code;
+
+	return c->agent_timeout_ms && c->state == CMD_RUNNING && envd_stream_said(c->stream, &code) && code == CODE_DEADLINE_EXCEEDED;
+}
+
+static void end_at_its_time(struct command *c)
+{
+	c->result.outcome = COMMAND_SIGNALED;
+	str_copy(c->result.signal, sizeof(c->result.signal), "KILL");
+	c->result.timed_out = true;
+	command_finish(c);
+}
+
+/* Who starts a plain command knows the agent's codes and words, and not ours. */
+static void say_as_the_agent(const struct command *c, struct status *st)
+{
+	enum ab_code code;
+	const char *text = envd_stream_said(c->stream, &code);
+
+	if (!text)
+		return;
+	st->code = code;
+	str_copy(st->text, sizeof(st->text), text);
+}
+
 static void on_lost(struct command *c, const struct envd_event *e)
 {
 	struct status st = e->failure;
@@ -463,7 +533,11 @@ static void on_lost(struct command *c, const struct envd_event *e)
 	timer_clear(&c->retry);
 	if (status_ok(&st))
 		status_set(&st, R_TRUNCATED, "the stream ended without saying how the command ended");
-	if (c->state == CMD_STARTING) {
+	if (c->plain && e->cls == ENVD_ANSWERED && is_killed_at_its_time(c)) {
+		end_at_its_time(c);
+	} else if (c->state == CMD_STARTING) {
+		if (c->plain)
+			say_as_the_agent(c, &st);
 		command_hide_wrapper(&st);
 		on_start_lost(c, e->cls == ENVD_OK ? ENVD_LOST : e->cls, &st);
 	} else if (c->state == CMD_ATTACHING && e->cls == ENVD_ANSWERED &&
@@ -475,19 +549,35 @@ static void on_lost(struct command *c, const struct envd_event *e)
 	}
 }
 
+static bool has_room_behind(const struct command *c, const struct command_reader *r)
+{
+	uint64_t ahead = spool_ahead(c->spool, &r->pos);
+
+	if (!ahead)
+		return true;
+	return ahead + COMMAND_PIPE_BYTES <= c->spool_limit &&
+	       spool_room_behind(c->spool, &r->pos) >= COMMAND_PIPE_BYTES;
+}
+
+/* A plain command waits for each reader that holds it, as the agent does. */
+static bool all_have_room(const struct command *c)
+{
+	list_for_each(n, &c->readers) {
+		const struct command_reader *r = list_entry(n, struct command_reader, node);
+
+		if (r->run && !has_room_behind(c, r))
+			return false;
+	}
+	return true;
+}
+
 bool command_may_take(const struct command *c)
 {
-	uint64_t ahead;
-
 	if (!c->block)
 		return true;
 	if (!c->starter)
 		return spool_room(c->spool) >= COMMAND_PIPE_BYTES;
-	ahead = spool_ahead(c->spool, &c->starter->pos);
-	if (!ahead)
-		return true;
-	return ahead + COMMAND_PIPE_BYTES <= c->spool_limit &&
-	       spool_room_behind(c->spool, &c->starter->pos) >= COMMAND_PIPE_BYTES;
+	return c->plain ? all_have_room(c) : has_room_behind(c, c->starter);
 }
 
 static void on_data(struct command *c, const struct envd_event *e)

@@ -307,6 +307,25 @@ static struct command *find_running(struct commands *cs, const struct agent_addr
 	return NULL;
 }
 
+struct command *commands_find_process(struct commands *cs, const struct principal *who, const struct agent_address *at,
+				      uint32_t pid, const char *tag)
+{
+	struct sandbox_commands *s = sandbox_commands_of(cs, at->id);
+
+	if (!s)
+		return NULL;
+	list_for_each(n, &s->running) {
+		struct command *c = list_entry(n, struct command, sandbox_node);
+		bool is_it = pid ? c->pid == pid : c->own_tag && tag && str_eq(c->own_tag, tag);
+
+		if (is_it && c->pid && c->state != CMD_STARTING && c->state < CMD_ENDING && !c->foreign &&
+		    (who->admin || c->share->uid == who->uid) && str_eq(c->at.account, at->account) &&
+		    c->at.generation == at->generation)
+			return c;
+	}
+	return NULL;
+}
+
 /* Makes a (foreign) command of a process that somebody else started; its earlier output is not known. Takes *w over.
  * NULL: no memory. */
 static struct command *take_over(struct command_op *op, struct agent_address *w)

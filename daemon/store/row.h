@@ -64,7 +64,8 @@ enum row_command_flag {
 	ROW_COMMAND_INPUT_ENDED = 128,
 	ROW_COMMAND_TRUNCATED = 256,	/* output was lost */
 	ROW_COMMAND_PIPES_HELD = 512,	/* other processes held its output when it ended */
-	ROW_COMMAND_FLAGS = 1023,
+	ROW_COMMAND_PLAIN = 1024,	/* nothing of ours is in it: found by its pid and `args` */
+	ROW_COMMAND_FLAGS = 2047,
 };
 
 enum row_owner_state {

@@ -25,6 +25,8 @@ struct envd_stream {
 	void *user;
 	struct list events;
 	struct agent_event *out;	/* what the daemon looks at */
+	enum ab_code said;		/* agent_refuses() */
+	const char *said_text;
 	struct defer tell;
 	struct grave grave;
 };
@@ -165,6 +167,14 @@ enum envd_event_type envd_stream_next(struct envd_stream *s, struct envd_event *
 	list_del(&s->out->node);
 	*ret = s->out->e;
 	return ret->type;
+}
+
+const char *envd_stream_said(const struct envd_stream *s, enum ab_code *ret_code)
+{
+	if (s->said == CODE_OK)
+		return NULL;
+	*ret_code = s->said;
+	return s->said_text;
 }
 
 bool envd_stream_was_sent(const struct envd_stream *s)
@@ -312,6 +322,13 @@ void agent_fails(struct agent_ask *a, enum envd_class cls, enum ab_reason reason
 	a->over = true;
 	a->call->result = (struct envd_result){ .cls = cls, .status = e.failure };
 	defer_post(&a->call->answer);
+}
+
+void agent_refuses(struct agent_ask *a, enum ab_code code, const char *text)
+{
+	a->stream->said = code;
+	a->stream->said_text = text;
+	agent_fails(a, ENVD_ANSWERED, R_CLOUD_REFUSED, "in words of ours");
 }
 
 struct envd_call *envd_process_list(const struct envd_target *t, envd_done_fn *done, void *user)

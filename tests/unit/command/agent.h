@@ -65,6 +65,8 @@ void agent_says_bytes(struct agent_ask *a, enum envd_data_stream stream, const v
 void agent_keepalive(struct agent_ask *a);
 void agent_exits(struct agent_ask *a, int code);
 void agent_killed(struct agent_ask *a);		/* by SIGKILL */
+/* A stream ends by the agent's own record, with this code and message, which is borrowed. */
+void agent_refuses(struct agent_ask *a, enum ab_code code, const char *text);
 /* Of a stream or a call; a class of OK ends a stream by its own record. */
 void agent_fails(struct agent_ask *a, enum envd_class cls, enum ab_reason reason, const char *text);
 /* The stream's bytes that the daemon has not taken. */
