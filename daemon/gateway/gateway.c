@@ -226,6 +226,7 @@ int gateway_new(const struct gateway_options *o, struct gateway **ret)
 	list_init(&g->controls);
 	list_init(&g->passes);
 	list_init(&g->relays);
+	list_init(&g->durables);
 	list_init(&g->pages);
 	if (o->secret)
 		memcpy(g->page_key, o->secret, sizeof(g->page_key));
@@ -246,6 +247,7 @@ void gateway_set_rules(struct gateway *g, const struct access_rules *rules)
 {
 	g->o.rules = rules;
 	gateway_relay_check_all(g);
+	gateway_durable_check_all(g);
 }
 
 void gateway_drain(struct gateway *g)
@@ -277,6 +279,7 @@ struct gateway *gateway_free(struct gateway *g)
 	gateway_control_end_all(g);
 	gateway_pass_end_all(g);
 	gateway_relay_end_all(g);
+	gateway_durable_end_all(g);
 	gateway_page_end_all(g);
 	list_for_each_safe(n, &g->doors)
 		door_free(list_entry(n, struct gateway_door, node));

@@ -19,6 +19,7 @@ struct principal;
 struct quota;
 struct status;
 struct cloud;
+struct commands;
 struct gateway;
 struct http_server;
 struct loop;
@@ -60,6 +61,7 @@ struct gateway_options {
 	uid_t own_uid;		/* the daemon's */
 	bool whole_account;	/* a user daemon: its own uid sees and changes all of the account */
 	bool metadata_words;	/* agentboxd.lease and .policy in a create's metadata are ours */
+	struct commands *commands;	/* through which Start and Connect of the agent's processes go (durable.c); outlive the gateway; NULL = relayed */
 	uint32_t max_connections;	/* of all listeners; 0 = 4096; half of them for one uid, unless whole_account */
 	uint32_t max_streams;		/* at once on a connection of HTTP/2; 0 = 256 */
 	struct uid_quotas *quotas;	/* what connections hold is charged to; outlives the gateway; NULL = nobody counts */

@@ -72,7 +72,7 @@ struct gateway {
 	uint64_t last_conn;
 	bool draining;
 	uint64_t asked_at_ms;			/* relay.c: when a token that did not fit made it ask last */
-	struct list controls, passes, relays, pages;	/* all that are open: gateway_free() and drains end them */
+	struct list controls, passes, relays, durables, pages;	/* all that are open: gateway_free() and drains end them */
 	uint8_t page_key[PAGE_PASS_KEY];
 	uint8_t tickets[GATEWAY_TICKETS][PAGE_PASS_NONCE];	/* those that were not used yet; zeros = none */
 	uint32_t next_ticket;
@@ -119,5 +119,10 @@ void gateway_relay_end_all(struct gateway *g);
 /* Ends those whose users may not use the daemon any more. */
 void gateway_relay_check_all(struct gateway *g);
 void gateway_forget_links(struct gateway *g);
+
+/* durable.c: ends the streams, and none of their commands. */
+void gateway_durable_end_all(struct gateway *g);
+/* Ends those whose users may not use the daemon any more. */
+void gateway_durable_check_all(struct gateway *g);
 
 #endif

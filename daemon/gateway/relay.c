@@ -20,6 +20,7 @@
 #include "daemon/auth/token.h"
 #include "daemon/gateway/access.h"
 #include "daemon/gateway/audit.h"
+#include "daemon/gateway/durable.h"
 #include "daemon/gateway/relay_impl.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
@@ -77,6 +78,7 @@ static struct http_stream *relay_end(struct gateway_relay *rl)
 	sandbox_cancel(rl->op);
 	sandbox_untie(&rl->tie);
 	rl->up = cloud_relay_free(rl->up);
+	buf_fini(&rl->body);
 	if (rl->in_use)
 		sandbox_use_end(rl->g->o.core, rl->account, rl->to.sandbox);
 	loop_bury(rl->g->loop, &rl->grave, bury, rl);
@@ -268,6 +270,8 @@ static void on_up_ready(struct pool_req *r, void *user)
 		pump(rl);
 }
 
+static void read_whole(struct gateway_relay *rl);
+
 static void on_down_ready(struct http_stream *x, void *user)
 {
 	struct gateway_relay *rl = relay_from(user);
@@ -276,6 +280,8 @@ static void on_down_ready(struct http_stream *x, void *user)
 		pump(rl);
 	else if (http_stream_closed(x, NULL) != HTTP_OPEN)
 		leave(rl);
+	else if (rl->gathers)
+		read_whole(rl);
 }
 
 /* --- opening --- */
@@ -304,9 +310,51 @@ static int tie(struct gateway_relay *rl, const char *account)
 	return 0;
 }
 
+static void read_whole(struct gateway_relay *rl)
+{
+	int r = gateway_relay_gather(rl);
+
+	if (r == -EMSGSIZE)
+		reply_text(relay_end(rl), 413, "Request Entity Too Large");
+	else if (r < 0)
+		answer_errno(rl, r);
+	else if (r > 0)
+		defer_post(&rl->again);
+}
+
+/* True: the request is another's, or was answered. */
+static bool open_durable(struct gateway_relay *rl, const struct sandbox_target *t)
+{
+	struct gateway_durable *d;
+	int r;
+
+	if (!gateway_relay_is_durable(rl))
+		return false;
+	if (!rl->gathered) {
+		read_whole(rl);
+		return true;
+	}
+	r = gateway_relay_make_durable(rl, t, &d);
+	if (r == -EINVAL || r == -ENOENT)
+		return false;
+	if (r < 0) {
+		answer_errno(rl, r);
+		return true;
+	}
+	rl->join.answered = true; /* by the stream that it becomes */
+	rl->g->counts.relayed_up += buf_len(&rl->body);
+	gateway_audit_relay(rl);
+	gateway_durable_begin(d, relay_end(rl));
+	return true;
+}
+
 static void open_to(struct gateway_relay *rl, const struct sandbox_target *t)
 {
-	int r = tie(rl, t->at.account);
+	int r;
+
+	if (open_durable(rl, t))
+		return;
+	r = tie(rl, t->at.account);
 
 	if (r == 0 && !rl->is_health) {
 		sandbox_use_begin(rl->g->o.core, rl->account, rl->to.sandbox);
@@ -361,6 +409,7 @@ static void paused(struct gateway_relay *rl)
 {
 	struct sandbox_glance s;
 
+	rl->is_asleep = true;
 	if (!rl->is_health && sandbox_glance(rl->g->o.core, rl->to.sandbox, &s) && s.target.at.wakes)
 		open_to(rl, &s.target);
 	else

@@ -12,6 +12,7 @@
 #define GATEWAY_TOKEN_FIELD "agentboxd-token"
 #define GATEWAY_ASK_GAP_MS  1000u	/* between questions for tokens that did not fit */
 
+struct gateway_durable;
 struct pool_req;
 
 struct gateway_relay {
@@ -38,6 +39,9 @@ struct gateway_relay {
 	struct timer unasked;		/* nobody has asked for the body that the client holds back */
 	struct defer again;
 	struct status failure;
+	bool gathers, gathered;		/* its body is being read, or is, in `body`: relay_durable.c */
+	bool is_asleep;			/* the edge may resume the sandbox for it */
+	struct buf body;
 	struct quota *quota;		/* of the connection, which may end before it */
 	size_t charged;
 	struct grave grave;
@@ -46,5 +50,13 @@ struct gateway_relay {
 /* relay_open.c: opens it at that target and takes what is there of its body. 0; -EMSGSIZE: its head is too big; -ENOMEM. */
 must_check int gateway_relay_open(struct gateway_relay *rl, const struct sandbox_target *t,
 				  void (*on_ready)(struct pool_req *r, void *user));
+
+/* A Start or Connect that may be the daemon's own (durable.h), at a sandbox that is awake. */
+bool gateway_relay_is_durable(const struct gateway_relay *rl);
+/* Takes what has come of its body. 1: all of it is there; 0: not yet; -EMSGSIZE, -ENOBUFS, -ENOMEM. */
+must_check int gateway_relay_gather(struct gateway_relay *rl);
+/* The gathered request at this target: 0: *ret is its stream, to be begun with the client's exchange; -EINVAL, -ENOENT: it goes on as it
+ * is; -ENOMEM. */
+must_check int gateway_relay_make_durable(struct gateway_relay *rl, const struct sandbox_target *t, struct gateway_durable **ret);
 
 #endif

@@ -90,6 +90,13 @@ static void take_body(struct gateway_relay *rl, struct cloud_relay_ask *a)
 	bool ended = http_stream_ended(rl->x) && !http_stream_trailers(rl->x);
 	size_t n = ended ? http_stream_buffered(rl->x) : 0;
 
+	if (rl->gathered) {
+		a->body_mode = buf_len(&rl->body) ? CLOUD_RELAY_WHOLE : CLOUD_RELAY_NONE;
+		a->body = buf_data(&rl->body);
+		a->n_body = buf_len(&rl->body);
+		rl->join.up_done = true;
+		return;
+	}
 	a->body_mode = CLOUD_RELAY_STREAM;
 	if (a->upgrade || (ended && !n)) {
 		a->body_mode = CLOUD_RELAY_NONE;
@@ -143,7 +150,8 @@ int gateway_relay_open(struct gateway_relay *rl, const struct sandbox_target *t,
 		return -ENOMEM;
 	if (a.body_mode == CLOUD_RELAY_WHOLE) {
 		rl->join.up += a.n_body;
-		http_stream_consume(rl->x, a.n_body);
+		if (!rl->gathered)
+			http_stream_consume(rl->x, a.n_body);
 	}
 	return 0;
 }

@@ -295,6 +295,7 @@ int app_gateway_new(struct app *a)
 		.loop = a->loop, .core = a->core, .tokens = a->tokens, .accounts = accounts, .n_accounts = a->n_accounts,
 		.own_uid = geteuid(), .whole_account = a->user_mode,
 		.metadata_words = conf_get_bool(a->conf, "gateway", NULL, "metadata_words"),
+		.commands = conf_get_bool(a->conf, "gateway", NULL, "durable_commands") ? a->commands : NULL,
 		.max_connections = (uint32_t)conf_get_number(a->conf, "gateway", NULL, "max_connections"),
 		.max_streams = (uint32_t)conf_get_number(a->conf, "gateway", NULL, "max_streams"),
 		.quotas = a->quotas, .conn_max = conf_get_number(a->conf, "daemon", NULL, "max_memory_per_connection"),

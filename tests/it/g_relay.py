@@ -43,12 +43,16 @@ class Through(Client):
         return self.direct.get({"sandboxID": self.made[-1]}).json()
 
 
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
 @pytest.fixture(scope="module")
 def gateway_daemon(local_session):
     built(harness.AGENTBOXD)
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     d = harness.Daemon(local_session, {"gateway": {"listen": "127.0.0.1:%d" % port}, "daemon": {"restart_grace": "1s"}})
     d.wait_log(r"\bgateway listen=")
     yield d, port

@@ -18,6 +18,7 @@ import pytest
 
 import harness
 from api import Api, ApiError
+from wire import Client, event_of
 
 A, B = 61001, 61002
 SERVICES = ("SandboxService", "SnapshotService", "LeaseService", "CommandService", "FileService")
@@ -301,6 +302,37 @@ def test_a_relayed_request_tells_nothing_of_others(cloud):
         a.ask("Gateway", {"port": port, "method": "GET", "target": "/sandboxes/" + boxes[0], "headers": {"X-API-Key": tokens[a]}, "body": None})
         secret = {"X_Access_Token": a.answer()["ok"]["body"]["envdAccessToken"]}
         assert ask(b, boxes[0], "49983", "/health", **secret)["ok"]["status"] == 204, "whoever has its secret"
+    finally:
+        a.close()
+        b.close()
+        d.close()
+
+
+def test_a_command_of_an_sdk_is_its_sandboxes_owners(cloud):
+    """With durable_commands another uid's token neither starts a command nor connects to one, by whatever names it, and no list of that
+    uid has it."""
+    port, gate = free_port(), cloud.gate()
+    d = harness.Daemon(cloud, conf={"gateway": {"listen": "127.0.0.1:%d" % port, "durable_commands": "yes"}})
+    os.chmod(d.socket, 0o666)
+    a, b = Caller(d.socket, A), Caller(d.socket, B)
+    cloud.script("ticker", [("stdout", b"one\n"), ("gate", gate)])
+    client = Client("http://127.0.0.1:%d" % port, cloud.key)
+    try:
+        box = {"sandboxID": text(a.get("SandboxService.Create")["id"])}
+        of_a, of_b = ([("Agentboxd-Token", text(c.get("TokenService.Create")["secret"]))] for c in (a, b))
+        with client.start(box, "ticker", tag="mine", headers=of_a) as s:
+            pid = event_of(s.next())[1]
+            asked = [("Start", {"process": {"cmd": "/bin/true"}})] + [("Connect", {"process": p}) for p in ({"pid": pid}, {"tag": "mine"})]
+            for method, request in asked:
+                with client.stream(box, "process.Process/" + method, request, of_b) as refused:
+                    assert refused.status == 502 and json.loads(refused.response.read())["code"] == 502
+            for method, request in asked[1:]:
+                with client.stream(box, "process.Process/" + method, request, of_a) as attached:
+                    assert event_of(attached.next()) == ("start", pid)
+            listed = a.get("CommandService.List", sandbox=box["sandboxID"])
+            assert len(listed["commands"]) == 1 and "error" in b("CommandService.List", sandbox=box["sandboxID"])
+        assert len(cloud.starts) == 1
+        gate.release()
     finally:
         a.close()
         b.close()
