@@ -522,6 +522,14 @@ static void on_end_set(struct cloud_result *r, void *user)
 	renewal_failed(k, &r->status);
 }
 
+/* While extensions keep it alive an end is not moved nearer: a request for that may act long after it was sent, and after them. */
+static bool is_end_left(const struct sandbox *b)
+{
+	int64_t left_ms;
+
+	return b->asked_end_at_ms <= b->end_at_ms && runner_keeps(b, &left_ms);
+}
+
 /* Sets the end that the claim asked for. True: that is under way, or waits for its next try. */
 static bool sets_end(struct runner *k)
 {
@@ -532,7 +540,7 @@ static bool sets_end(struct runner *k)
 
 	if (!b->asked_end_at_ms || b->claim || b->state != SANDBOX_RUNNING)
 		return false;
-	if (left_ms < 1000) {
+	if (left_ms < 1000 || is_end_left(b)) {
 		end_is_known(k);
 		return false;
 	}

@@ -42,6 +42,31 @@ TEST(a_claim)
 	world_free(&w);
 }
 
+/* An end before the one that it has is set only where nothing keeps it alive. A request to that end might act late, as a crash of the
+ * daemon leaves it, and take from a leased one what its extensions gave. */
+TEST(a_claim_with_a_lease_shortens_nothing)
+{
+	for (unsigned leased = 0; leased < 2; leased++) {
+		struct sandbox_warm_entry e = an_entry();
+		struct create c = warm_create("r1", SANDBOX_WARM_PREFER);
+		const struct fake_sandbox *s;
+		struct answer a;
+		struct world w;
+
+		warm_world(&w, &e);
+		UNTIL_READY(&w, 2);
+		c.timeout_ms = 30000;
+		c.process_lease = leased;
+		a = do_create(&w, &c);
+		CHECK(status_ok(&a.st) && a.warm);
+		s = fake_find(w.fake, a.id);
+		UNTIL(&w, !do_get(&w, &alice, a.id, SANDBOX_STALENESS_DEFAULT).end_pending);
+		CHECK_INT(w.fake->seen[FAKE_TIMEOUT], !leased);
+		CHECK_INT(s->end_at_ms > fake_now(w.fake) + 60000, leased);
+		world_free(&w);
+	}
+}
+
 /* What is claimed together is written first; what takes its place is made behind it. */
 TEST(a_refill_comes_after_claims)
 {
