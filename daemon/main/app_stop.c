@@ -17,7 +17,7 @@
 #include "daemon/rpc/limits.h"
 
 #define TICK_STOP_MS 5u		/* look whether the last of what is waited for ended */
-#define SETTLE_MS    2000u	/* an agent that does not answer is waited for so long */
+#define SETTLE_MS    5000u	/* an agent that does not answer is waited for so long */
 
 static void end_now(struct app *a)
 {
