@@ -20,25 +20,28 @@ const char *fault_op_name(enum fault_op op)
 	return names[op];
 }
 
+/* "Sun, 06 Nov 1994 08:49:37 GMT": every answer has one, so nothing scans or prints it. */
 int64_t fault_http_date_ms(const char *value)
 {
 	static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
-	char iso[32], mon[4];
-	const char *m;
-	unsigned day, year, h, min, s;
+	char iso[] = "YYYY-MM-DDThh:mm:ssZ";
+	unsigned month = 0;
 	int64_t ms;
-	int used = 0;
 
-	if (!value || strlen(value) != 29)
+	if (!value || strlen(value) != 29 || memcmp(value + 3, ", ", 2) || value[7] != ' ' || value[11] != ' ' ||
+	    value[16] != ' ' || memcmp(value + 25, " GMT", 4))
 		return 0;
-	if (sscanf(value, "%*3s, %2u %3[A-Za-z] %4u %2u:%2u:%2u GMT%n", &day, mon, &year, &h, &min,
-		   &s, &used) != 6 || used != 29)
+	while (month < 12 && memcmp(value + 8, months + 3 * month, 3))
+		month++;
+	if (month == 12)
 		return 0;
-	m = strstr(months, mon);
-	if (!m || strlen(mon) != 3 || (m - months) % 3)
-		return 0;
-	snprintf(iso, sizeof(iso), "%04u-%02u-%02uT%02u:%02u:%02uZ", year % 10000,
-		 (unsigned)((m - months) / 3 + 1), day % 100, h % 100, min % 100, s % 100);
+	memcpy(iso, value + 12, 4);
+	iso[5] = (char)('0' + (month + 1) / 10);
+	iso[6] = (char)('0' + (month + 1) % 10);
+	memcpy(iso + 8, value + 5, 2);
+	if (iso[8] == ' ')
+		iso[8] = '0';
+	memcpy(iso + 11, value + 17, 8);
 	return str_rfc3339_ms(iso, &ms) < 0 ? 0 : MAX(ms, (int64_t)0);
 }
 

@@ -178,7 +178,14 @@ TEST(retry_after)
 	int64_t at = fault_http_date_ms("Sun, 06 Nov 1994 08:49:37 GMT");
 
 	CHECK_INT(at, 784111777000);
+	CHECK_INT(fault_http_date_ms("Sun,  6 Nov 1994 08:49:37 GMT"), at);
+	CHECK_INT(fault_http_date_ms("Fri, 31 Dec 2027 23:59:59 GMT"), 1830297599000);
 	CHECK_INT(fault_http_date_ms("yesterday"), 0);
+	CHECK_INT(fault_http_date_ms("Sun, 06 Nov 1994 08:49:37 CET"), 0);
+	CHECK_INT(fault_http_date_ms("Sun, 06 Nov 1994 08-49-37 GMT"), 0);
+	CHECK_INT(fault_http_date_ms("Sun, x6 Nov 1994 08:49:37 GMT"), 0);
+	CHECK_INT(fault_http_date_ms("Sun, 06 anF 1994 08:49:37 GMT"), 0);
+	CHECK_INT(fault_http_date_ms("Sun, 32 Jan 1994 08:49:37 GMT"), 0);
 	CHECK_INT(fault_http_date_ms("Sun, 06 Xxx 1994 08:49:37 GMT"), 0);
 	CHECK_INT(fault_http_date_ms(NULL), 0);
 	CHECK_INT(fault_retry_after_ms("7", 0), 7000);
