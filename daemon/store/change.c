@@ -58,13 +58,16 @@ char *change_sql(unsigned stmt)
 	return stmt % 2 ? sql_del(&store_tables[stmt / 2]) : sql_put(&store_tables[stmt / 2]);
 }
 
+#define HEAD_MAX (1 + sizeof(int64_t))	/* a tag, and a number or a length */
+
+/* Tag and number, or length, are one write: a row has some fifty of them. */
 static void change_put(struct changes *c, enum tag tag, const void *p, size_t n)
 {
-	uint8_t t = (uint8_t)tag;
+	uint8_t head[HEAD_MAX] = { (uint8_t)tag };
 
-	if (c->failed)
-		return;
-	if (buf_put(&c->buf, &t, 1) < 0 || buf_put(&c->buf, p, n) < 0)
+	must(n < HEAD_MAX);
+	memcpy(head + 1, p, n);
+	if (!c->failed && buf_put(&c->buf, head, 1 + n) < 0)
 		c->failed = true;
 }
 
