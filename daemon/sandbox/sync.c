@@ -38,6 +38,7 @@ struct listing {
 	struct cloud_list *fresh;	/* a complete one that is being taken over */
 	int64_t fresh_at_ms;		/* wall: when it came */
 	struct reconcile reconcile;	/* of `fresh` */
+	struct timer stale;		/* `list` answers nobody any more */
 	struct cloud_list *old;		/* is being freed */
 	struct defer freeing;
 	struct list waiters;		/* listing_wait: for the list under way */
@@ -232,6 +233,23 @@ static void plan_next(struct listing *g)
 		log_warn("reconcile_timer", "account=%s error=nomem", g->account->name);
 }
 
+/* A list may take many times the memory of its rows. */
+static void free_soon(struct listing *g)
+{
+	if (timer_set(&g->stale, clock_boot_ms() + LIST_GAP_MS) < 0)
+		log_warn("reconcile_timer", "account=%s error=nomem at=next_list", g->account->name);
+}
+
+static void on_stale(struct timer *t, void *user)
+{
+	struct listing *g = user;
+
+	if (list_is_empty(&g->informed))
+		drop_list(g);
+	else
+		free_soon(g);
+}
+
 static void next_list(struct listing *g)
 {
 	if (!list_is_empty(&g->next) && !is_under_way(g))
@@ -267,6 +285,7 @@ static void sync_on_reconciled(struct reconcile *x)
 
 	drop_list(g);
 	g->list = give(g->fresh);
+	free_soon(g);
 	a->listed_at_ms = g->fresh_at_ms;
 	judge_missing(g);
 	if (x->max_seq)
@@ -341,8 +360,6 @@ static void on_period(struct timer *t, void *user)
 {
 	struct listing *g = user;
 
-	if (list_is_empty(&g->informed))
-		drop_list(g);
 	if (!is_under_way(g))
 		list_start(g);
 }
@@ -470,6 +487,7 @@ int sync_start(struct sandbox_core *core)
 		list_init(&g->informed);
 		timer_init(&g->timer, core->loop, on_period, g);
 		timer_init(&g->patience, core->loop, on_patience, g);
+		timer_init(&g->stale, core->loop, on_stale, g);
 		reconcile_init(&g->reconcile, g->account, sync_lacks, sync_on_reconciled);
 		defer_init_later(&g->freeing, core->loop, on_freeing, g);
 		r = timer_set(&g->timer, clock_boot_ms());
@@ -505,6 +523,7 @@ void sync_stop(struct sandbox_core *core)
 			continue;
 		timer_clear(&g->timer);
 		timer_clear(&g->patience);
+		timer_clear(&g->stale);
 		cloud_call_cancel(g->call);
 		reconcile_end(&g->reconcile);
 		defer_cancel(&g->freeing);
