@@ -544,8 +544,10 @@ void writer_finish(struct store *s)
 	lacks = s->changed || s->backup.run;
 	if (s->backup.run)
 		backup_drop(&s->backup, &s->db);
-	if (!lacks || s->settled_copy)
+	if (!lacks || s->settled_copy) {
+		backup_drop(&s->backup, &s->db);	/* changes that the next start copies */
 		return;
+	}
 	while (!r)
 		r = backup_some(s, BACKUP_ALL);
 	if (r < 0)
