@@ -218,11 +218,15 @@ TEST(a_client_that_goes_in_mid_start_leaves_its_command)
 
 TEST(a_cut_ends_the_stream_of_who_may_have_missed_something)
 {
+	uint64_t from;
+
 	door_open(&door);
 	agent_fails(begin_work(&door), ENVD_LOST, R_UNREACHABLE, "cut");
 	UNTIL(&door.s.w, agent_count(AGENT_ATTACH));
 	agent_started(agent_ask(AGENT_ATTACH, 0), 7);
+	from = clock_boot_ms();
 	UNTIL(&door.s.w, heard(&one, "{\"error\":{\"code\":\"unavailable\""));
+	CHECK(clock_boot_ms() < from + 1000);	/* by the gap, and not by the end of all patience */
 	door_close(&door);
 }
 
