@@ -117,12 +117,18 @@ void command_use(struct command *c, bool on)
 	}
 }
 
+/* Calls that work on it may keep it in memory, and nothing is learned of it any more. */
 void command_forget(struct command *c)
 {
 	command_unlist(c);
 	command_use(c, false);
 	map_del_str(&c->cs->by_id, c->id);
+	c->stream = envd_stream_free(c->stream);
+	envd_call_cancel(give(c->look));
+	timer_clear(&c->deadline);
+	timer_clear(&c->orphan);
 	timer_clear(&c->retry);
+	timer_clear(&c->exit_watch.due);
 	sandbox_cancel(give(c->inquiry));
 	request_gone(c);
 	command_unsave(c);
@@ -289,7 +295,7 @@ void command_finish(struct command *c)
 	const uint32_t *survivors;
 	size_t n;
 
-	if (c->final)
+	if (c->final || !c->listed)	/* forgotten: nobody asks how it ended */
 		return;
 	command_flush(c);
 	c->stream = envd_stream_free(c->stream);

@@ -134,6 +134,27 @@ TEST(a_foreign_one_is_let_go)
 	shop_close(&s);
 }
 
+/* Also while a call is at work on it, as input is: what its agent says after that is nobody's, and no byte of it ends it twice. */
+TEST(a_foreign_one_is_let_go_under_a_call)
+{
+	struct shop s = { 0 };
+	struct got g;
+
+	shop_open(&s);
+	find_pid(&s, &g, &alice, 8);
+	UNTIL(&s.w, agent_count(AGENT_ATTACH));
+	agent_started(agent_ask(AGENT_ATTACH, 0), 8);
+	UNTIL(&s.w, g.done);
+	look(g.c, &v[0]);
+	agent_exits(agent_ask(AGENT_ATTACH, 0), 0);
+	look_away(&v[0], true);		/* g has its reference */
+	CHECK(agent_ask(AGENT_ATTACH, 0)->over);
+	spin(&s.w, 100);
+	CHECK(!has_ended(g.c));
+	got_drop(&g);
+	shop_close(&s);
+}
+
 /* C-10: the file of one that has ended is open while somebody reads it. */
 TEST(an_ended_one_is_opened_to_be_read)
 {
