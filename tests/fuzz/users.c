@@ -22,7 +22,7 @@
 struct call {
 	struct sandbox_op *op;
 	bool open;
-	struct box *leases, *kills;
+	uid_t uid;		/* whose it is */
 };
 
 static struct call calls[CALLS];
@@ -75,6 +75,7 @@ struct held {
 	struct list node;
 	struct sandbox_held *h;
 	struct box *box;
+	uid_t uid;
 };
 static struct list held;
 
@@ -99,6 +100,7 @@ static void on_lease(void *user, const struct status *st, const struct sandbox_l
 	h = calloc(1, sizeof(*h));
 	must(h);
 	h->box = box_of(lease->sandbox, strlen(lease->sandbox));
+	h->uid = c->uid;
 	must(!sandbox_held_new(core, lease->id, on_held, h, &h->h));
 	if (h->box)
 		h->box->leases++;
@@ -120,6 +122,18 @@ static bool is_of(const struct box *x, uid_t uid)
 
 	snprintf(tag, sizeof(tag), "\"" TAG_UID "\":\"%u\"", (unsigned)uid);
 	return strstr(x->metadata, tag) != NULL;
+}
+
+/* May this uid end it? Its tag says so, or, in an answer that lost the tag, it was nobody's, and became theirs who took a lease. */
+static bool may_end(const struct box *x, uid_t uid)
+{
+	list_for_each(n, &held) {
+		const struct held *h = list_entry(n, struct held, node);
+
+		if (h->box == x && h->uid == uid)
+			return true;
+	}
+	return is_of(x, uid);
 }
 
 static struct call *free_call(void)
@@ -159,6 +173,7 @@ void some_call(void)
 	if (!c)
 		return;
 	c->open = true;
+	c->uid = head.who->uid;
 	switch (choose(15)) {
 	case 0: case 1: case 2: case 3:
 		r = create(&head, c);
@@ -170,7 +185,7 @@ void some_call(void)
 		r = sandbox_list(core, &head, &list, on_list, &c->op);
 		break;
 	case 7:
-		if (x && is_of(x, head.who->uid))
+		if (x && may_end(x, head.who->uid))
 			x->kill_asked = true;
 		r = sandbox_kill(core, &head, on_bool, &c->op);
 		break;
