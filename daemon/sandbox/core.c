@@ -722,13 +722,19 @@ static int name_adopted(struct sandbox_core *core, struct sandbox *b, const char
 	return 0;
 }
 
+/* The cloud's answer to a fork does not say when the children started: not before what has a start. */
+bool core_is_older(const struct sandbox *a, const struct sandbox *b)
+{
+	return a->started_at_ms && (!b->started_at_ms || a->started_at_ms < b->started_at_ms);
+}
+
 /* The request's object is the oldest with its tag: children of a fork carry their parent's. */
 static bool is_oldest_of_tag(struct sandbox_core *core, const struct sandbox *b)
 {
 	struct sandbox *o = NULL;
 
 	while ((o = index_of_tag(core, b->account, b->req_tag, o)))
-		if (o != b && o->started_at_ms <= b->started_at_ms)
+		if (o != b && !core_is_older(b, o))
 			return false;
 	return true;
 }

@@ -201,7 +201,7 @@ struct sandbox *doubt_sandbox_of_tag(struct sandbox_core *core, const struct acc
 	struct sandbox *found = NULL, *b = NULL;
 
 	while ((b = index_of_tag(core, a, req_tag, b)))
-		if (b->uid == uid && (!found || b->started_at_ms < found->started_at_ms))
+		if (b->uid == uid && (!found || core_is_older(b, found)))
 			found = b;
 	return found;
 }

@@ -100,6 +100,41 @@ TEST(lost)
 	}
 }
 
+static void on_forked(void *user, const struct status *st, const struct sandbox_child *v, size_t n)
+{
+	CHECK(status_ok(st));
+	*(bool *)user = true;
+}
+
+/* Children of a fork carry their parent's tag, and when they started is not known until a list says it: the request id is their parent's. */
+TEST(lost_and_then_forked)
+{
+	struct sandbox_create children = { 0 };
+	struct sandbox_op *op;
+	struct create c;
+	struct answer a, b;
+	bool forked = false;
+	struct world w;
+
+	world_new(&w);
+	c = named("r1", "sandbox");
+	a = do_create(&w, &c);
+	world_stop(&w);
+	run_sh("rm %s/agentboxd.db* %s/backup.db", world_dir, world_dir);
+	world_start(&w);
+	until_listed(&w);
+	fake_next(w.fake, FAKE_FORK, 1, FAKE_HOLD);
+	CHECK(!sandbox_fork(w.core, CALL(&alice, a.id, clock_boot_ms() + 5000, &forked), &children, 2, on_forked, &op));
+	UNTIL(&w, w.fake->seen[FAKE_FORK] == 1);
+	fake_next(w.fake, FAKE_LIST, 1, FAKE_LOST_BEFORE);
+	w.fake->released = true;
+	UNTIL(&w, forked);
+	b = do_create(&w, &c);
+	CHECK_STR(a.id, b.id);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 1);
+	world_free(&w);
+}
+
 /* The cloud is away after the loss: a creation that may be a repeat waits for it. */
 TEST(lost_and_the_cloud_is_away)
 {
