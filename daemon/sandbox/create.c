@@ -415,10 +415,13 @@ static int create_record(struct attempt *a, struct store_tx *t)
 		r = text_set(&a->object, c->found->id);
 	if (r < 0)
 		return r;
-	/* One whose owner died before the answer counts as claimed and released: nobody will come to claim it. */
-	b->claimed = !list_is_empty(&a->waiters) || owner_is_dead(c) || a->uid == WARM_UID;
 	c->lease_put = false;
 	c->used_at_ms = b->used_at_ms;
+	/* Another attempt for the request id made it: this one was over, and a full disk kept its intent. */
+	if (b->seq && b->seq != a->seq)
+		return 0;
+	/* One whose owner died before the answer counts as claimed and released: nobody will come to claim it. */
+	b->claimed = !list_is_empty(&a->waiters) || owner_is_dead(c) || a->uid == WARM_UID;
 	b->unclaimed_at_ms = b->claimed ? 0 : clock_wall_ms();
 	b->unclaimed_boot_ms = b->claimed ? 0 : (int64_t)clock_boot_ms();
 	/* No lease where nobody waits for the answer: a holder that does not know of its lease would not release it. */
