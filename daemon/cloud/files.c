@@ -533,6 +533,12 @@ static int write_path(struct envd_write *w)
 	return !r && !w->path ? -EBADMSG : r;
 }
 
+/* All that was announced is sent, and its caller has not said yet that it was all: an agent need not wait for that to answer. */
+static bool is_whole(const struct envd_write *w)
+{
+	return w->size >= 0 && !w->multipart && w->put == (uint64_t)w->size;
+}
+
 static void write_answer(struct envd_write *w, struct http_stream *x)
 {
 	int r;
@@ -543,7 +549,7 @@ static void write_answer(struct envd_write *w, struct http_stream *x)
 		return;
 	}
 	r = agent_collect(x, &w->answer, AGENT_ERROR_MAX);
-	if (r == 0 && !http_stream_at_end(x))
+	if (r == 0 && (!http_stream_at_end(x) || (!w->finished && is_whole(w))))
 		return;
 	/* A success before the last byte was sent cannot mean that the whole file was written. */
 	if (r < 0 || !w->finished || write_path(w) < 0) {
@@ -744,7 +750,14 @@ int envd_write_finish(struct envd_write *w)
 	w->finished = true;
 	if (w->multipart)
 		r = http_stream_write(x, epilogue, strlen(epilogue));
-	return r < 0 ? r : http_stream_finish(x, NULL);
+	if (r == 0)
+		r = http_stream_finish(x, NULL);
+	if (http_stream_head(x))	/* the answer was waiting for this */
+		write_settle(w);
+	if (!write_is_over(w))
+		return r;
+	defer_post(&w->tell);
+	return 0;
 }
 
 const struct status *envd_write_failure(const struct envd_write *w, enum envd_class *ret_cls)
