@@ -26,7 +26,7 @@ class Order(Trace):
         out, begun = [], {}
         with open(self.path, encoding="utf-8", errors="replace") as f:
             for line in f:
-                m = re.match(r"(\d+) +(?:(\w+)\(\d+<(.*?)>[,) ]|<\.\.\. \w+ resumed>).*?(?:= (-?\d+)| <(?:unfinished|detached) \.\.\.>)$", line)
+                m = re.match(r"(\d+) +(?:(\w+)\(\d+<(.*?)>[,) ]|<\.\.\. \w+ resumed>).*?(?:= (-?\d+)| ?<(?:unfinished|detached) \.\.\.>)$", line)
                 if m and m.group(2):
                     begun[m.group(1)] = event = [m.group(2), m.group(3), m.group(4)]
                     out.append(event)
