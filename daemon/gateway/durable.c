@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A Start or a Connect of the agent's Process service whose command is the daemon's (daemon/command), and which the client cannot
- * tell from the agent's own.
+ * A Start or a Connect of the agent's Process service whose command is the daemon's (daemon/command). The client gets what the agent
+ * would send, but for what docs/internals/gateway.md names.
  *
  *   request   client → relay.c, which reads it whole (at most DURABLE_BODY_MAX, charged to the connection) → here, decoded
  *   command   owned by daemon/command: row, upstream stream, spool; it lives on when this stream, the client or the daemon goes

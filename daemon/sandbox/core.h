@@ -223,6 +223,8 @@ void sandbox_gone(struct sandbox_core *core, struct sandbox *b, bool by_us, cons
 void sandbox_claim(struct sandbox_core *core, struct sandbox *b, uid_t uid);
 void sandbox_free_name(struct sandbox_core *core, struct sandbox *b, struct store_tx *t);
 void sandbox_give_name(struct sandbox_core *core, struct sandbox *b, struct name_slot *n);
+/* Did a start before b? One whose start is not known did not. */
+bool core_is_older(const struct sandbox *a, const struct sandbox *b);
 /* Makes the row of a sandbox with our tag that has none. */
 must_check int core_adopt(struct sandbox_core *core, struct account *a,
 			  const struct cloud_sandbox *s, struct sandbox **ret);
@@ -267,8 +269,6 @@ bool doubt_adopts_as_ours(struct sandbox_core *core, const char *id, const struc
 bool doubt_waits(const struct sandbox_core *core, const struct account *a);
 /* A complete list was taken over. */
 void doubt_listed(struct sandbox_core *core);
-/* Did a start before b? One whose start is not known did not. */
-bool core_is_older(const struct sandbox *a, const struct sandbox *b);
 /* The oldest sandbox of a uid with this tag, also one that is gone: a Create with the tag must not make a second. NULL = none. */
 struct sandbox *doubt_sandbox_of_tag(struct sandbox_core *core, const struct account *a, uid_t uid,
 				     const char *req_tag);

@@ -112,6 +112,15 @@ TEST(a_run_ends_with_its_last_reader)
 	shop_close(&s);
 }
 
+static void follow_foreign(struct shop *s, struct got *g)
+{
+	find_pid(s, g, &alice, 8);
+	UNTIL(&s->w, agent_count(AGENT_ATTACH));
+	agent_started(agent_ask(AGENT_ATTACH, 0), 8);
+	UNTIL(&s->w, g->done);
+	look(g->c, &v[0]);
+}
+
 /* Somebody else's is followed as long as somebody reads it. */
 TEST(a_foreign_one_is_let_go)
 {
@@ -119,11 +128,7 @@ TEST(a_foreign_one_is_let_go)
 	struct got g;
 
 	shop_open(&s);
-	find_pid(&s, &g, &alice, 8);
-	UNTIL(&s.w, agent_count(AGENT_ATTACH));
-	agent_started(agent_ask(AGENT_ATTACH, 0), 8);
-	UNTIL(&s.w, g.done);
-	look(g.c, &v[0]);
+	follow_foreign(&s, &g);
 	got_drop(&g);
 	agent_says(agent_ask(AGENT_ATTACH, 0), ENVD_STDOUT, "from now on");
 	turn(&s);
@@ -141,11 +146,7 @@ TEST(a_foreign_one_is_let_go_under_a_call)
 	struct got g;
 
 	shop_open(&s);
-	find_pid(&s, &g, &alice, 8);
-	UNTIL(&s.w, agent_count(AGENT_ATTACH));
-	agent_started(agent_ask(AGENT_ATTACH, 0), 8);
-	UNTIL(&s.w, g.done);
-	look(g.c, &v[0]);
+	follow_foreign(&s, &g);
 	agent_exits(agent_ask(AGENT_ATTACH, 0), 0);
 	look_away(&v[0], true);		/* g has its reference */
 	CHECK(agent_ask(AGENT_ATTACH, 0)->over);
