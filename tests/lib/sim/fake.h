@@ -50,7 +50,7 @@ struct fake_sandbox {
 	char env[32];			/* what its environment has for FAKE_ENV */
 	bool alive, paused;
 	bool hidden;			/* in no list */
-	unsigned left_out;		/* of so many lists now, one after the other */
+	unsigned left_out;		/* of so many lists that were read, one after the other */
 	uint64_t listed_at_ms, died_at_ms, touched_at_ms;	/* true time; listed: in a list from then on */
 	uint64_t busy_until_ms;		/* it is being copied: in no list */
 	int64_t started_at_ms, end_at_ms;	/* the cloud's clock */
