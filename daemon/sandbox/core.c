@@ -670,6 +670,12 @@ void sandbox_gone(struct sandbox_core *core, struct sandbox *b, bool by_us, cons
 	recreate_commit(core, &again, t);
 }
 
+void sandbox_absent(struct sandbox_core *core, struct sandbox *b)
+{
+	if (sandbox_is_live(b))
+		sandbox_gone(core, b, false, "GET /sandboxes/{id}: 404");
+}
+
 void sandbox_claim(struct sandbox_core *core, struct sandbox *b, uid_t uid)
 {
 	if (list_is_empty(&b->node))

@@ -219,6 +219,8 @@ void core_policy_default(const struct sandbox_core *core, uid_t uid, const char 
 			 struct policy *ret);
 /* The cloud no longer has it. by_us: a kill of ours ended it. `evidence`: the answer that says so, for people. */
 void sandbox_gone(struct sandbox_core *core, struct sandbox *b, bool by_us, const char *evidence);
+/* A GET says so. While it is being killed the DELETE's answer ends it, which alone says by whom. */
+void sandbox_absent(struct sandbox_core *core, struct sandbox *b);
 /* A call of `uid` uses it: if `uid` is its owner, it waits no longer to be claimed. */
 void sandbox_claim(struct sandbox_core *core, struct sandbox *b, uid_t uid);
 void sandbox_free_name(struct sandbox_core *core, struct sandbox *b, struct store_tx *t);

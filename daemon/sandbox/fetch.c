@@ -86,8 +86,8 @@ static void on_fetched(struct cloud_result *r, void *user)
 		}
 	} else if (r->not_found) {
 		result.end = FETCH_ABSENT;
-		if (b && b->state != SANDBOX_KILLING)
-			sandbox_gone(f->core, b, false, "GET /sandboxes/{id}: 404");
+		if (b)
+			sandbox_absent(f->core, b);
 	} else {
 		result.end = FETCH_FAILED;
 		if (b)

@@ -417,7 +417,7 @@ static void on_read(struct cloud_result *r, void *user)
 		set_idle(k);
 	} else if (r->not_found) {
 		k->step = RUNNER_IDLE;
-		sandbox_gone(a->core, b, false, "GET /sandboxes/{id}: 404");
+		sandbox_absent(a->core, b);
 	} else {
 		renewal_failed(k, &r->status);
 	}

@@ -155,8 +155,7 @@ static void on_looked(struct cloud_result *r, void *user)
 		sandbox_seen(s->core, s->sandbox, r->sandbox);
 		judge(s, state);
 	} else if (r->not_found) {
-		if (sandbox_is_live(s->sandbox))
-			sandbox_gone(s->core, s->sandbox, false, "GET /sandboxes/{id}: 404");
+		sandbox_absent(s->core, s->sandbox);
 		sandbox_refusal(s->sandbox, &st);
 		transition_finish(s, &st, false);
 	} else {
