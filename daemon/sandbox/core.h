@@ -234,7 +234,7 @@ must_check int core_adopt(struct sandbox_core *core, struct account *a,
 /* --- load.c --- */
 
 must_check int core_load(struct sandbox_core *core);	/* starts the store, too */
-/* Takes the row of a request id into memory. */
+/* Takes the row of a request id into memory, but for one that is left of a warm claim that failed. */
 must_check int core_load_request(struct sandbox_core *core, const struct row_request *r);
 
 /* --- forget.c --- */

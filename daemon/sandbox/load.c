@@ -98,8 +98,9 @@ int core_load_request(struct sandbox_core *core, const struct row_request *r)
 	struct account *a = core_account_by_name(core, r->account);
 	struct request *q;
 	const char *method = method_of(r->method);
+	const struct sandbox *b = a ? core_find(core, a, r->object) : NULL;
 
-	if (!method)
+	if (!method || (b && warm_claim_has_failed(b)))
 		return 0;
 	if (core_need_request(core, r->uid, method, r->request_id, &q) < 0 ||
 	    text_set(&q->object, r->object) < 0 || index_request_set_tag(core, q, r->req_tag) < 0)

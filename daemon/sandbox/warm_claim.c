@@ -36,6 +36,7 @@
 #define WAITERS_LOOKED_AT 256u	/* the first so many waiters are considered; later ones when these have left */
 #define WANTED_SAVE_MS 60000
 #define UNSEEN_MS      600000u	/* of lists that do not show it: then a sandbox without a row is no more */
+#define UNWRITTEN      "warm_claim_unwritten"	/* the rule that ends such a sandbox, in its row too */
 
 /* --- records --- */
 
@@ -282,6 +283,11 @@ static void claim_begin(struct warm_claim *c, struct sandbox *b)
 	b->claim = c;
 }
 
+bool warm_claim_has_failed(const struct sandbox *b)
+{
+	return str_eq(b->ended_by, UNWRITTEN);
+}
+
 static void claim_failed(struct sandbox *b)
 {
 	struct sandbox_core *core = b->account->core;
@@ -291,7 +297,7 @@ static void claim_failed(struct sandbox *b)
 	log_error("warm_claim_failed", "sandbox=%s uid=%u doing=end", b->id, owner_uid(b->uid));
 	if (q && !q->attempt)
 		core_forget_request(core, q);
-	if (sandbox_is_live(b) && !b->killing && kill_by_policy(core, b, "warm_claim_unwritten") < 0)
+	if (sandbox_is_live(b) && !b->killing && kill_by_policy(core, b, UNWRITTEN) < 0)
 		b->ours = false;
 }
 

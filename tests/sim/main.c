@@ -4,7 +4,7 @@
  * is checked. `sim --seed N --trace` shows one of them again.
  *
  *   sim [--cycles N] [--seed N] [--worlds N] [--warm] [--trace]      --warm: all have entries [warm], not just some
- *   sim --seeds FILE           worlds that found something once: a number at the start of each line, or '#'
+ *   sim --seeds FILE           worlds that found something once: a number at the start of each line, with " --warm" or not, or '#'
  */
 #include <getopt.h>
 #include <signal.h>
@@ -486,6 +486,7 @@ static bool run_file(const char *path, struct totals *t)
 		if (!n)
 			continue;
 		must(!str_u64(line, n, UINT64_MAX / 8, &seed));
+		all_warm = strncmp(line + n, " --warm\t", strlen(" --warm\t")) == 0;
 		run_world(seed, false, false, t);
 		compare_clocks(seed, t);
 	}
