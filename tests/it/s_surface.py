@@ -252,12 +252,13 @@ def test_case_053_connect_waits_for_the_pause(cloud, api):
 
 def says_changing(call):
     """What the cloud answers all the time is what the call says at its deadline; but where the deadline comes while an attempt is on its
-    way, and nobody knows what becomes of that, it says so. Five deadlines do not all come then."""
+    way, and nobody knows what becomes of that, it says so, or the client does by itself, which knows no reason. Five deadlines do not
+    all come then."""
     for _ in range(5):
         e = error(call)
         if (e.code, e.reason) == ("ABORTED", "STATE_CHANGING"):
             return
-        assert (e.code, e.reason) == ("DEADLINE_EXCEEDED", "DEADLINE_REQUEST"), e
+        assert e.code == "DEADLINE_EXCEEDED" and e.reason in ("DEADLINE_REQUEST", ""), e
     raise AssertionError(e)
 
 

@@ -138,10 +138,12 @@ class World:
                 data = c.recv(65536)
                 if not data:
                     break
-                if not banner and not entry["said"]:
-                    c.sendall(hello)
+                first = not entry["said"]
+                # Before anything is said: who has an answer may look here.
                 if len(entry["said"]) < 65536:
                     entry["said"] += data
+                if first and not banner:
+                    c.sendall(hello)
                 c.sendall(data)
             entry["end"] = "end"
         except ConnectionError:
