@@ -19,7 +19,7 @@
 
 struct loader {
 	struct sandbox_core *core;
-	struct list intents, copies;	/* struct saved_row: worked on when every row is there */
+	struct list intents, copies;	/* struct saved_row, newest first: worked on when every row is there */
 	struct policy_memo memo;
 	int err;
 	unsigned strangers;	/* rows of accounts that are not configured */
@@ -145,6 +145,7 @@ static void load_event(const struct row_event *r, void *user)
 	event_load(ld->core, r);
 }
 
+/* The newest one that has a request id is the one that owns it: an older one was over, and a full disk kept its row. */
 static void save(struct loader *ld, enum row_table table, const void *row, struct list *to)
 {
 	struct saved_row *s = calloc(1, sizeof(*s));
@@ -154,7 +155,7 @@ static void save(struct loader *ld, enum row_table table, const void *row, struc
 		ld->err = -ENOMEM;
 		return;
 	}
-	list_add_tail(to, &s->node);
+	list_add_head(to, &s->node);
 }
 
 static void load_intent(const struct row_intent *r, void *user)
