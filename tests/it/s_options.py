@@ -168,7 +168,8 @@ def test_case_053_a_call_that_meets_a_transition_waits(cloud, api, transition, c
     gate.wait()
     act, after_pause, after_others = MEET[call]
     t2, second = start(act, api, b)
-    # it is on its way, and answered by nothing yet; the row says what is going on
+    # both are there with the Status itself, the second is answered by nothing yet, and the row says what is going on
+    until(lambda: api.call("DaemonService.Status").counts.calls == 3, 20, "the second call to arrive")
     state = api.call("SandboxService.Get", sandbox=b, max_staleness=3600).state
     assert state == {"pausing": 3, "resuming": 5}.get(transition, 6) or (call == "kill" and state == 7), state
     assert not second
