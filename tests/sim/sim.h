@@ -62,6 +62,7 @@ struct sim_warm {
 	char name[16];
 	unsigned request;		/* of the Create that was told; SIM_REQUESTS = without an id */
 	uint64_t ready_at_ms;
+	bool is_ready_told;		/* it became ready when the cloud had said what time it is */
 };
 
 struct sim_sandbox {			/* what our clients know of a sandbox, and asked for */

@@ -308,8 +308,17 @@ static void row_unclaimed(struct sim_sandbox *b, const struct row_sandbox *r)
 		sim_fail("W3", "%s was claimed by %u and is warm again", r->id, b->warm.uid);
 	if (b->old)
 		sim_fail("W4", "%s is kept for a claim, though the rows that knew of it were lost", r->id);
-	if (r->warm_state == WARM_READY && !b->warm.ready_at_ms)
+	if (r->warm_state == WARM_READY && !b->warm.ready_at_ms) {
 		b->warm.ready_at_ms = sim->now_ms;
+		b->warm.is_ready_told = W->clock_told;
+	}
+}
+
+/* Until the cloud has said what time it is, moments are as good as our own clock, and so are ages that count from them. */
+static bool is_above_age(const struct sim_sandbox *b, uint64_t slack_ms)
+{
+	return W->clock_told && b->warm.is_ready_told &&
+	       sim->now_ms > b->warm.ready_at_ms + W->entries[b->warm.entry].max_age_ms + slack_ms;
 }
 
 static void check_given(const struct sim_sandbox *b, const struct row_sandbox *r)
@@ -322,8 +331,7 @@ static void check_given(const struct sim_sandbox *b, const struct row_sandbox *r
 		sim_fail("W6", "%s is given, and its entry is %s", r->id, e->present ? "another one now" : "gone");
 	if (e->one_uid && r->uid != everybody[0])
 		sim_fail("W6", "%s is given to %u, who may not claim it", r->id, r->uid);
-	/* Until the cloud has said what time it is, ages are as good as our own clock. */
-	if (W->clock_told && sim->now_ms >= b->warm.ready_at_ms + e->max_age_ms + AGE_SLACK_MS)
+	if (is_above_age(b, AGE_SLACK_MS))
 		sim_fail("W6", "%s is given %llu ms after it was ready, max_age is %llu", r->id,
 			 (unsigned long long)(sim->now_ms - b->warm.ready_at_ms), (unsigned long long)e->max_age_ms);
 }
@@ -570,7 +578,7 @@ static unsigned check_waiting(unsigned entry)
 			sim_fail("W6", "%s waits for a claim, and its entry is %s", b->real->id, e->present ? "another one now" : "gone");
 		if (row->warm_state != WARM_READY)
 			continue;
-		if (sim->now_ms > b->warm.ready_at_ms + e->max_age_ms + REPLACED_MS)
+		if (is_above_age(b, REPLACED_MS))
 			sim_fail("W6", "%s waits for %llu ms, max_age is %llu", b->real->id,
 				 (unsigned long long)(sim->now_ms - b->warm.ready_at_ms), (unsigned long long)e->max_age_ms);
 		if (b->real->end_at_ms - fake_now(W->fake) < 15000 / 6 && !W->fake->cap_s)
