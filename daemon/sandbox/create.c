@@ -214,6 +214,12 @@ struct sandbox *creation_sandbox(const struct creation *c)
 	return core_find(c->att.core, c->att.account, c->found->id);
 }
 
+/* Did another attempt for the request id make it? Then this one was over, and a full disk kept its intent. */
+static bool is_of_another(const struct creation *c, const struct sandbox *b)
+{
+	return b->seq && b->seq != c->att.seq;
+}
+
 static bool owner_is_dead(const struct creation *c)
 {
 	return c->holder && c->holder->dead;
@@ -229,7 +235,7 @@ static void create_answer_with(struct creation *c)
 	FAILPOINT("create.before_reply");
 	/* Nobody waits any more: it is unclaimed, unless another call has used it meanwhile or its owner's death has released it. */
 	if (!c->att.alone && list_is_empty(&c->att.waiters) && b->claimed && b->used_at_ms == c->used_at_ms &&
-	    !owner_is_dead(c))
+	    !owner_is_dead(c) && !is_of_another(c, b))
 		lease_unclaim(b, x);
 	if (has_old_agent(b)) {
 		refuse_old(c, b);
@@ -417,8 +423,7 @@ static int create_record(struct attempt *a, struct store_tx *t)
 		return r;
 	c->lease_put = false;
 	c->used_at_ms = b->used_at_ms;
-	/* Another attempt for the request id made it: this one was over, and a full disk kept its intent. */
-	if (b->seq && b->seq != a->seq)
+	if (is_of_another(c, b))
 		return 0;
 	/* One whose owner died before the answer counts as claimed and released: nobody will come to claim it. */
 	b->claimed = !list_is_empty(&a->waiters) || owner_is_dead(c) || a->uid == WARM_UID;

@@ -275,10 +275,10 @@ static void on_intent_written(void *user, const struct status *st)
 }
 
 /* As a disk leaves it that did not take the commit that ended this attempt. */
-static void put_intent_again(struct world *w, uint64_t seq, const char *request_id)
+static void put_intent_again(struct world *w, uint64_t seq, const char *request_id, const char *tag)
 {
 	struct row_intent r = { .seq = seq, .kind = ROW_INTENT_CREATE, .state = ROW_INTENT_OPEN, .account = "default",
-				.uid = alice.uid, .request_id = request_id, .req_tag = "t", .template_id = "base", .generation = 1, .policy = "" };
+				.uid = alice.uid, .request_id = request_id, .req_tag = tag, .template_id = "base", .generation = 1, .policy = "" };
 	struct store_tx *t;
 
 	CHECK(!store_tx_new(w->store, &t));
@@ -303,13 +303,56 @@ TEST(an_old_intent_does_not_free_a_request)
 	c = a_create("r1");
 	a = do_create(&w, &c);
 	CHECK_INT(a.st.reason, R_OUTCOME_UNKNOWN);
-	put_intent_again(&w, old, "r1");
+	put_intent_again(&w, old, "r1", "t");
 	seen = w.fake->seen[FAKE_CREATE];
 	world_restart(&w);
 	c = a_create("r1");
 	a = do_create(&w, &c);
 	CHECK_INT(a.st.reason, R_OUTCOME_UNKNOWN);
 	CHECK_INT(w.fake->seen[FAKE_CREATE], seen);
+	world_free(&w);
+}
+
+/* Two intents have one request id: the older one, which was never sent, does not end the doubt about the newer one. */
+TEST(the_newest_intent_owns_its_request)
+{
+	struct create c = a_create("r1");
+	struct answer a;
+	struct world w;
+	uint64_t old;
+
+	world_new(&w);
+	CHECK(!store_next_seq(w.store, &old));
+	fake_next(w.fake, FAKE_CREATE, 1, FAKE_LOST_BEFORE);
+	begin_create(&w, &a, &c);
+	UNTIL(&w, w.fake->seen[FAKE_CREATE]);
+	put_intent_again(&w, old, "r1", "t");
+	world_restart(&w);
+	until_intents_end(&w);
+	a = do_create(&w, &c);
+	CHECK_INT(a.st.reason, R_OUTCOME_UNKNOWN);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 1);
+	world_free(&w);
+}
+
+/* It finds the sandbox by the tag that both have, and leaves it to whom it was answered. */
+TEST(an_old_intent_takes_no_sandbox)
+{
+	struct create c = a_create("r1");
+	struct answer a;
+	struct world w;
+	uint64_t old;
+
+	world_new(&w);
+	CHECK(!store_next_seq(w.store, &old) && !store_put_sent(w.store, old));
+	a = do_create(&w, &c);
+	CHECK(status_ok(&a.st));
+	put_intent_again(&w, old, "r1", fake_tag(&w.fake->sandboxes[0], TAG_REQ));
+	world_restart(&w);
+	CHECK_INT(counts(&w).intents, 1);
+	until_intents_end(&w);
+	CHECK(core_find(w.core, core_account_of(w.core, alice.uid), a.id)->claimed);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 1);
 	world_free(&w);
 }
 
