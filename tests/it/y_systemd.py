@@ -17,6 +17,8 @@ from harness import until
 pytestmark = [pytest.mark.plain, pytest.mark.skipif(nspawn.lacks() is not None, reason="systemd in a container: %s" % nspawn.lacks())]
 
 SOCKET = "/run/agentboxd/agentboxd.sock"
+NO_PIDFS = "/usr/local/lib/no_pidfs.so"
+NO_PIDFS_CONF = "/etc/systemd/system/agentboxd.service.d/no-pidfs.conf"
 CONF = """[account main]
 api_url = %s
 sandbox_url = %s
@@ -242,9 +244,29 @@ sys.stdin.read()
 """ % os.path.join(harness.ROOT, "tests/lib")
 
 
-def test_leases_of_processes_outlive_a_restart(running, cloud):
+@pytest.fixture(params=["this kernel", "without pidfs"])
+def kernel(running, request):
+    """The service on a kernel that has pidfs, and on one that has not."""
+    if request.param == "this kernel":
+        yield running
+        return
+    running.run("cp", os.path.join(harness.BUILD, "tests/it/no_pidfs.so"), NO_PIDFS)
+    running.write(NO_PIDFS_CONF, "[Service]\nEnvironment=LD_PRELOAD=%s\n" % NO_PIDFS)
+    running.run("systemctl", "daemon-reload")
+    running.run("systemctl", "restart", "agentboxd")
+    yield running
+    pid = running.run("systemctl", "show", "-P", "MainPID", "agentboxd").stdout.strip()
+    loaded = running.run("grep", "-c", NO_PIDFS, "/proc/%s/maps" % pid, check=False).stdout
+    running.run("rm", NO_PIDFS_CONF)
+    running.run("systemctl", "daemon-reload")
+    running.run("systemctl", "restart", "agentboxd")
+    assert int(loaded) > 0
+
+
+def test_leases_of_processes_outlive_a_restart(kernel, cloud):
     """The service, which is of another user, sees the processes that hold leases: one that lives keeps its sandbox over a restart,
     one that ended meanwhile does not."""
+    running = kernel
     owners = [subprocess.Popen(running.argv("/usr/bin/python3", "-B", "-c", OWNER, SOCKET, user="inside"), stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, text=True) for _ in range(2)]
     try:
