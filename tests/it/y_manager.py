@@ -355,6 +355,47 @@ def test_a_reload(cloud, folder):
             assert [values[k] for k in ("drain_timeout", "history", "log_level")] == [["3s"], ["24h"], ["warn"]]
 
 
+# Section and key, what it is, what it becomes.
+TWELVE = [("daemon log_level", "info", "debug"), ("daemon drain_timeout", "20s", "3s"), ("daemon unclaimed_grace", "100s", "90s"),
+          ("daemon restart_grace", "20s", "10s"), ("daemon metrics_per_uid", "no", "yes"), ("policy on_release", "leave", "kill"),
+          ("policy release_grace", "30s", "20s"), ("policy idle_timeout", "50m", "40m"), ("policy max_age", "20h", "10h"),
+          ("policy on_cap", "warn", "pause"), ("policy on_idle", "pause", "kill"), ("policy resume_on_use", "no", "yes")]
+
+
+def test_twelve_changes_at_once(cloud, folder):
+    """All are taken up, or, where one line of them is wrong, none, and the line is named; what streams and may go on streams on."""
+    conf = {}
+    for name, was, _ in TWELVE:
+        section, key = name.split()
+        conf.setdefault(section, {})[key] = was
+    lines = [("%s = %s\n" % (name.split()[1], was), "%s = %s\n" % (name.split()[1], to)) for name, was, to in TWELVE]
+    m = Manager(folder)
+    with contextlib.closing(m), contextlib.closing(m.start(cloud, conf=conf)) as d:
+        m.wait("READY=1")
+        with Api(d.socket) as api:
+            def values():
+                got = {"%s %s" % (v.section, v.key): list(v.value) for v in api.call("DaemonService.Config").values}
+                return [got[name] for name, _, _ in TWELVE]
+
+            box = api.call("SandboxService.Create").id
+            watch = api.stream("SandboxService.Watch", initial=True)
+            next(watch)
+            run = api.stream("CommandService.Run", sandbox=box, argv={"args": ["/bin/cat"]}, stdin=True)
+            begun = next(run)
+            before = values()
+            rewrite(d, *lines[:-1], (lines[-1][0], "resume_on_use = perhaps\n"))
+            said = reload(m, d)
+            assert "%s:%d: " % (d.conf_path, line_of(d, "resume_on_use")) in said and "reload_failed" in said
+            assert values() == before
+            rewrite(d, ("resume_on_use = perhaps\n", lines[-1][1]))
+            assert "reloaded taken=12 need_restart=0" in reload(m, d)
+            assert all(a != b for a, b in zip(values(), before)) and values()[0] == ["debug"] and values()[1] == ["3s"]
+            other = api.call("SandboxService.Create").id
+            assert any(other in str(e) for e in (next(watch) for _ in range(4)))
+            api.call("CommandService.Signal", command={"command_id": begun.started.command_id}, signal=15)
+            assert list(run)[-1].exited.signal == "TERM"
+
+
 def test_a_reload_that_changes_the_log(cloud, folder):
     m = Manager(folder)
     with contextlib.closing(m), contextlib.closing(m.start(cloud, conf={"daemon": {"log_level": "info"}})) as d:
