@@ -11,11 +11,14 @@
 set -eu
 cd "$(dirname "$0")/../.."
 sh tests/setup.sh bench
-[ -f build/build.ninja ] || meson setup build >/dev/null
-ninja -C build --quiet
+# Built as the packages are: what is measured is what is installed.
+BUILD_DIR=${BUILD_DIR:-build-release}
+export BUILD_DIR
+[ -f "$BUILD_DIR/build.ninja" ] || meson setup "$BUILD_DIR" -Dtests=false -Db_lto=true >/dev/null
+ninja -C "$BUILD_DIR" --quiet
 sh tests/it/npm/install.sh
 
-out=build/bench
+out=$BUILD_DIR/bench
 mkdir -p "$out"
 if [ ! -x "$out/peer" ] || [ tests/bench/peer.cc -nt "$out/peer" ]; then
 	protoc -I proto --cpp_out="$out" --grpc_out="$out" --plugin=protoc-gen-grpc="$(command -v grpc_cpp_plugin)" \
