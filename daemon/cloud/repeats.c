@@ -7,59 +7,51 @@
 
 #include "proto/base/map.h"
 
-#define SLOTS_MIN 16u
+#define SLOTS_MIN 256u
 
 void repeats_fini(struct repeats *r)
 {
-	for (size_t i = 0; r->parts && i < REPEATS_PARTS; i++)
-		free(r->parts[i].slots);
-	free(r->parts);
+	free(r->slots);
 	*r = (struct repeats){ 0 };
 }
 
 /* The slot of the id, or the free one where it belongs. At least half of them are free. */
-static struct repeats_slot *slot_of(const struct repeats_part *p, uint64_t hash, const char *id)
+static struct repeats_slot *slot_of(const struct repeats *r, uint64_t hash, const char *id)
 {
-	size_t i = hash & (p->n_slots - 1);
+	size_t i = hash & (r->n_slots - 1);
 
-	while (p->slots[i].id && (p->slots[i].hash != hash || strcmp(p->slots[i].id, id) != 0))
-		i = (i + 1) & (p->n_slots - 1);
-	return &p->slots[i];
+	while (r->slots[i].id && (r->slots[i].hash != hash || strcmp(r->slots[i].id, id) != 0))
+		i = (i + 1) & (r->n_slots - 1);
+	return &r->slots[i];
 }
 
-static int grow(struct repeats_part *p)
+static int grow(struct repeats *r)
 {
-	struct repeats_part bigger = { .n_slots = p->n_slots ? 2 * p->n_slots : SLOTS_MIN, .n = p->n };
+	struct repeats bigger = { .n_slots = r->n_slots ? 2 * r->n_slots : SLOTS_MIN, .n = r->n };
 
 	bigger.slots = calloc(bigger.n_slots, sizeof(*bigger.slots));
 	if (!bigger.slots)
 		return -ENOMEM;
-	for (size_t i = 0; i < p->n_slots; i++)
-		if (p->slots[i].id)
-			*slot_of(&bigger, p->slots[i].hash, p->slots[i].id) = p->slots[i];
-	free(p->slots);
-	*p = bigger;
+	for (size_t i = 0; i < r->n_slots; i++)
+		if (r->slots[i].id)
+			*slot_of(&bigger, r->slots[i].hash, r->slots[i].id) = r->slots[i];
+	free(r->slots);
+	*r = bigger;
 	return 0;
 }
 
 int repeats_note(struct repeats *r, const char *id, bool *ret_before)
 {
 	uint64_t hash = map_hash(id, strlen(id));
-	struct repeats_part *p;
 	struct repeats_slot *s;
 
-	if (!r->parts)
-		r->parts = calloc(REPEATS_PARTS, sizeof(*r->parts));
-	if (!r->parts)
+	if (2 * r->n >= r->n_slots && grow(r) < 0)
 		return -ENOMEM;
-	p = &r->parts[hash >> 32 & (REPEATS_PARTS - 1)];
-	if (2 * p->n >= p->n_slots && grow(p) < 0)
-		return -ENOMEM;
-	s = slot_of(p, hash, id);
+	s = slot_of(r, hash, id);
 	*ret_before = s->id != NULL;
 	if (*ret_before)
 		return 0;
 	*s = (struct repeats_slot){ hash, id };
-	p->n++;
+	r->n++;
 	return 0;
 }
