@@ -165,7 +165,7 @@ must_check int warm_loaded(struct sandbox_core *core);
  * on record names, else it is quarantined. */
 must_check int warm_adopted(struct sandbox *b, const struct tags *t, struct store_tx *tx);
 void warm_quarantine(struct sandbox *b);
-/* It was ended because its claim could not be written: nobody was told of it. What names it is left over, where a full disk kept that. */
+/* Was the sandbox ended because its claim could not be written? Nobody was told of that claim: rows that name it are what a full disk kept. */
 bool warm_claim_has_failed(const struct sandbox *b);
 void warm_claims_gone(struct sandbox *b);	/* the sandbox is gone: drops its claim on record */
 void warm_claims_listed(struct account *a);	/* the cloud has listed all sandboxes of the account */

@@ -8,6 +8,8 @@
 #                                      growth reconcile (none: all)
 #   sh tests/bench/run.sh --quick [NAME…]   an eighth of the calls and bytes; without names those that a change of the
 #                                      daemon's speed shows in
+#
+# $BUILD_DIR names another build than build-release.
 set -eu
 cd "$(dirname "$0")/../.."
 sh tests/setup.sh bench

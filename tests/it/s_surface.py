@@ -258,7 +258,7 @@ def says_changing(call):
         e = error(call)
         if (e.code, e.reason) == ("ABORTED", "STATE_CHANGING"):
             return
-        assert e.code == "DEADLINE_EXCEEDED" and e.reason in ("DEADLINE_REQUEST", ""), e
+        assert e.code == "DEADLINE_EXCEEDED" and (e.reason == "DEADLINE_REQUEST" or e.text == "Deadline Exceeded"), e
     raise AssertionError(e)
 
 

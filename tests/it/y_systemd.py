@@ -266,14 +266,13 @@ def kernel(running, request):
 def test_leases_of_processes_outlive_a_restart(kernel, cloud):
     """The service, which is of another user, sees the processes that hold leases: one that lives keeps its sandbox over a restart,
     one that ended meanwhile does not."""
-    running = kernel
-    owners = [subprocess.Popen(running.argv("/usr/bin/python3", "-B", "-c", OWNER, SOCKET, user="inside"), stdin=subprocess.PIPE,
+    owners = [subprocess.Popen(kernel.argv("/usr/bin/python3", "-B", "-c", OWNER, SOCKET, user="inside"), stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, text=True) for _ in range(2)]
     try:
         stays, goes = [p.stdout.readline().strip() for p in owners]
-        running.run("systemctl", "stop", "agentboxd.socket", "agentboxd")
+        kernel.run("systemctl", "stop", "agentboxd.socket", "agentboxd")
         owners[1].communicate()
-        running.run("systemctl", "start", "agentboxd.socket", "agentboxd")
+        kernel.run("systemctl", "start", "agentboxd.socket", "agentboxd")
         until(lambda: not alive(cloud, goes), 15, "the end of the sandbox whose owner is gone")
         assert alive(cloud, stays)
         owners[0].communicate()

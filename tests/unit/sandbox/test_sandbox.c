@@ -335,7 +335,7 @@ TEST(the_newest_intent_owns_its_request)
 	world_free(&w);
 }
 
-/* It finds the sandbox by the tag that both have, and leaves it to whom it was answered. */
+/* The old intent and a later attempt have one tag: the sandbox that both find stays with whom it was answered to. */
 TEST(an_old_intent_takes_no_sandbox)
 {
 	struct create c = a_create("r1");
