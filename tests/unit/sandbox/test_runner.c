@@ -454,6 +454,35 @@ TEST(extended_until_released)
 	world_free(&w);
 }
 
+/* A renewal looks for what it asked for while the kill's DELETE, which worked, has no answer yet: that answer says who ended it. */
+TEST(a_look_does_not_end_a_kill)
+{
+	struct create c = a_create("r");
+	struct answer a, killed;
+	struct world w;
+	unsigned n;
+
+	world_new(&w);
+	killed = (struct answer){ .w = &w };
+	c.timeout_ms = 15000;
+	a = do_create(&w, &c);
+	w.fake->sandboxes[0].end_at_ms = clock_wall_ms() + 1500;
+	(void)do_get(&w, &alice, a.id, 0);
+	fake_next(w.fake, FAKE_REFRESH, 1, FAKE_HOLD);
+	(void)acquire_ttl(&w, a.id, 60000);
+	UNTIL(&w, w.fake->seen[FAKE_REFRESH]);
+	fake_next(w.fake, FAKE_KILL, 1, FAKE_STALL);
+	CHECK(!sandbox_kill(w.core, CALL(&alice, a.id, clock_boot_ms() + 60000, &killed), on_yes, &killed.op));
+	UNTIL(&w, !w.fake->sandboxes[0].alive);
+	n = w.fake->seen[FAKE_GET];
+	w.fake->released = true;
+	UNTIL(&w, w.fake->seen[FAKE_GET] > n);
+	wait_for(&w, &killed);
+	CHECK(status_ok(&killed.st));
+	CHECK_INT(core_find(w.core, core_account_of(w.core, alice.uid), a.id)->gone_reason, R_SANDBOX_KILLED);
+	world_free(&w);
+}
+
 TEST(the_cap_is_warned_of)
 {
 	struct world w;
