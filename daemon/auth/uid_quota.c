@@ -14,7 +14,7 @@
 
 struct entry {
 	uid_t uid;
-	bool has_limit;
+	bool stays;	/* it has a limit of its own, or is to have one */
 	struct quota *quota;
 };
 
@@ -57,23 +57,28 @@ struct uid_quotas *uid_quotas_free(struct uid_quotas *u)
 	return NULL;
 }
 
-static struct quota *make_quota(struct uid_quotas *u, uid_t uid, uint64_t max)
+static uint64_t kept_of(const struct uid_quotas *u)
+{
+	return u->o.max / UID_QUOTA_KEPT;
+}
+
+static struct quota *make_quota(struct uid_quotas *u, uid_t uid)
 {
 	char name[QUOTA_NAME_MAX];
-	struct quota_options o = { .parent = u->all, .name = name, .max = max, .kept = u->o.max / UID_QUOTA_KEPT };
+	struct quota_options o = { .parent = u->all, .name = name, .max = u->o.max_per_uid, .kept = kept_of(u) };
 
 	snprintf(name, sizeof(name), "uid %u", uid);
 	return quota_new(&o);
 }
 
-static struct entry *add(struct uid_quotas *u, uid_t uid, uint64_t max)
+static struct entry *add(struct uid_quotas *u, uid_t uid)
 {
 	struct entry *e = calloc(1, sizeof(*e));
 
 	if (!e)
 		return NULL;
 	e->uid = uid;
-	e->quota = make_quota(u, uid, max);
+	e->quota = make_quota(u, uid);
 	if (e->quota && map_put_u64(&u->entries, uid, e) == 0)
 		return e;
 	quota_unref(e->quota);
@@ -81,14 +86,34 @@ static struct entry *add(struct uid_quotas *u, uid_t uid, uint64_t max)
 	return NULL;
 }
 
-int uid_quotas_set(struct uid_quotas *u, uid_t uid, uint64_t max)
+int uid_quotas_reserve(struct uid_quotas *u, uid_t uid)
 {
-	struct entry *e = add(u, uid, max);
+	struct entry *e = map_get_u64(&u->entries, uid);
 
 	if (!e)
+		e = add(u, uid);
+	if (!e)
 		return -ENOMEM;
-	e->has_limit = true;
+	e->stays = true;
 	return 0;
+}
+
+void uid_quotas_set(struct uid_quotas *u, const struct uid_quotas_options *o, const struct uid_quota_limit *limits, size_t n)
+{
+	struct entry *e;
+	size_t pos = 0;
+
+	u->o = *o;
+	quota_set_max(u->all, o->max, 0);
+	while ((e = map_next(&u->entries, &pos))) {
+		quota_set_max(e->quota, o->max_per_uid, kept_of(u));
+		e->stays = false;
+	}
+	for (size_t i = 0; i < n; i++) {
+		e = map_get_u64(&u->entries, limits[i].uid);
+		quota_set_max(e->quota, limits[i].max, kept_of(u));
+		e->stays = true;
+	}
 }
 
 static void sweep(struct uid_quotas *u)
@@ -97,7 +122,7 @@ static void sweep(struct uid_quotas *u)
 	size_t pos = 0;
 
 	while ((e = map_next(&u->entries, &pos))) {
-		if (e->has_limit || !quota_is_idle(e->quota))
+		if (e->stays || !quota_is_idle(e->quota))
 			continue;
 		map_del_u64(&u->entries, e->uid);
 		quota_unref(e->quota);
@@ -114,7 +139,7 @@ struct quota *uid_quota(struct uid_quotas *u, uid_t uid)
 	if (!e) {
 		if (map_size(&u->entries) >= u->sweep_at)
 			sweep(u);
-		e = add(u, owner_uid(uid), u->o.max_per_uid);
+		e = add(u, owner_uid(uid));
 	}
 	return e ? quota_ref(e->quota) : NULL;
 }

@@ -15,7 +15,7 @@ struct uid_quotas;
 
 struct uid_quotas_options {
 	uint64_t max;		/* of all uids together; 0 = no limit */
-	uint64_t max_per_uid;	/* unless uid_quotas_set() says otherwise; 0 = no limit of its own */
+	uint64_t max_per_uid;	/* of those that have no limit of their own; 0 = none but that of all */
 };
 
 /* A uid may have this part of `max` however much the others have. */
@@ -25,8 +25,15 @@ struct uid_quotas_options {
 struct uid_quotas *uid_quotas_new(const struct uid_quotas_options *o);
 /* Quotas that somebody has a reference to go on. NULL is fine; returns NULL. */
 struct uid_quotas *uid_quotas_free(struct uid_quotas *u);
-/* Another maximum for one uid; before its quota is used. -ENOMEM. */
-must_check int uid_quotas_set(struct uid_quotas *u, uid_t uid, uint64_t max);
+/* A maximum of its own for a uid. */
+struct uid_quota_limit {
+	uid_t uid;
+	uint64_t max;
+};
+/* Room for a limit of this uid in uid_quotas_set(), which cannot fail then. -ENOMEM. */
+must_check int uid_quotas_reserve(struct uid_quotas *u, uid_t uid);
+/* Other maxima from now on, of those who hold something too; what is held stays. Every uid of `limits` was reserved since the last call. */
+void uid_quotas_set(struct uid_quotas *u, const struct uid_quotas_options *o, const struct uid_quota_limit *limits, size_t n);
 /* A new reference to the quota of a uid; NULL without memory. */
 struct quota *uid_quota(struct uid_quotas *u, uid_t uid);
 /* What it holds and may hold now; 0 and the general maximum for one that holds nothing. */

@@ -306,13 +306,20 @@ static int copy_options(struct cloud *c, const struct cloud_options *o, struct s
 /* One account never leaves less than this part of the pool's memory to each of the others. */
 #define QUOTA_KEPT 8u
 
+void cloud_size_memory(struct cloud *c)
+{
+	quota_set_max(c->quota, 0, quota_max(pool_quota(c->pool)) / QUOTA_KEPT);
+}
+
 static int open_quota(struct cloud *c)
 {
 	struct quota_options o = { .parent = pool_quota(c->pool), .name = c->account };
 
-	o.kept = quota_max(o.parent) / QUOTA_KEPT;
 	c->quota = quota_new(&o);
-	return c->quota ? 0 : -ENOMEM;
+	if (!c->quota)
+		return -ENOMEM;
+	cloud_size_memory(c);
+	return 0;
 }
 
 int cloud_new(const struct cloud_options *o, struct cloud **ret, struct status *ret_why)

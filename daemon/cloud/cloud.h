@@ -66,6 +66,8 @@ struct cloud_options {
 must_check int cloud_new(const struct cloud_options *o, struct cloud **ret, struct status *ret_why);
 /* Calls still open end without a call of on_ready. NULL is fine; returns NULL. */
 struct cloud *cloud_free(struct cloud *c);
+/* The pool's quota has another maximum: so has the part of it that is the account's. */
+void cloud_size_memory(struct cloud *c);
 void cloud_set_key(struct cloud *c, const char *api_key);
 /* The key that a callback announced is set, or will not come: calls that waited for it go on, or fail. */
 void cloud_key_settled(struct cloud *c);

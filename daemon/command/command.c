@@ -222,8 +222,8 @@ int command_new(struct commands *cs, uid_t uid, const char *id, struct command *
 	defer_init_pump(&c->tell, cs->o.loop, tell_readers, c);
 	terminal_init(c);
 	sandbox_tie_init(&c->tie, command_on_sandbox, c);
-	c->kill_grace_ms = cs->o.kill_grace_ms;
-	c->spool_limit = cs->o.spool_per_command;
+	c->kill_grace_ms = cs->o.limits.kill_grace_ms;
+	c->spool_limit = cs->o.limits.spool_per_command;
 	c->made_at_ms = clock_wall_ms();
 	c->result.output_complete = true;
 	c->at.account = strdup("");

@@ -27,13 +27,19 @@ struct commands;
 struct loop;
 struct uid_quotas;
 
+struct commands_limits {
+	uint64_t kill_grace_ms;		/* of commands that are started from now on, and do not say theirs */
+	uint64_t spool_per_command;	/* bytes of output; of commands that are started from now on */
+	uint64_t spool_per_uid, spool_total;
+};
+
 struct commands_options {
 	struct loop *loop;
 	struct store *store;		/* opened, not started: the commands of earlier runs are loaded */
 	const char *state_dir;		/* spools live in its folder "spool" */
-	uint64_t kill_grace_ms, history_ms;
+	uint64_t history_ms;
 	uint64_t restart_grace_ms;	/* 0 = 30 s */
-	uint64_t spool_per_command, spool_per_uid, spool_total; /* bytes */
+	struct commands_limits limits;
 	unsigned spools_open;		/* most spool files that are open at a time; 0 = a quarter of RLIMIT_NOFILE */
 	struct uid_quotas *quotas;	/* pay for the memory of commands; outlive them; NULL = not charged */
 };
@@ -43,6 +49,8 @@ struct commands_options {
 must_check int commands_new(const struct commands_options *o, struct commands **ret);
 /* Once, when the sandboxes are loaded; nothing may be started before. */
 void commands_take_up(struct commands *cs, struct sandbox_core *core);
+/* Other limits from now on; of a uid's memory those that its quota has now. Ended commands lose output above them, running ones none. */
+void commands_set_limits(struct commands *cs, const struct commands_limits *l);
 /* No done and no on_ready comes any more. Upstream streams are dropped; the programs go on, and their rows and
  * spools stay for the next run. NULL is fine. */
 struct commands *commands_free(struct commands *cs);

@@ -302,6 +302,7 @@ void command_note_spool(struct command *c, int err);
 
 /* memory.c */
 must_check int share_open_memory(struct uid_share *s, struct uid_quotas *quotas);	/* 0, -ENOMEM */
+void share_size_memory(struct uid_share *s);	/* by the maximum that its uid has now */
 void share_close_memory(struct uid_share *s);
 bool share_is_short(const struct uid_share *s);		/* outputs use three quarters of their memory */
 size_t command_start_bytes(const struct command_start *s);

@@ -23,9 +23,17 @@ int share_open_memory(struct uid_share *s, struct uid_quotas *quotas)
 	o.parent = s->memory = uid_quota(quotas, s->uid);
 	if (!s->memory)
 		return -ENOMEM;
-	o.max = quota_max(s->memory) / OUTPUT_SHARE;
 	s->quota.memory = quota_new(&o);
-	return s->quota.memory ? 0 : -ENOMEM;
+	if (!s->quota.memory)
+		return -ENOMEM;
+	share_size_memory(s);
+	return 0;
+}
+
+void share_size_memory(struct uid_share *s)
+{
+	if (s->memory)
+		quota_set_max(s->quota.memory, quota_max(s->memory) / OUTPUT_SHARE, 0);
 }
 
 void share_close_memory(struct uid_share *s)

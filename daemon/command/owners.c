@@ -19,7 +19,7 @@ struct uid_share *share_of(struct commands *cs, uid_t uid)
 	if (!s)
 		return NULL;
 	s->uid = uid;
-	s->quota.max = cs->o.spool_per_uid;
+	s->quota.max = cs->o.limits.spool_per_uid;
 	list_init(&s->ended);
 	list_init(&s->kept);
 	if (share_open_memory(s, cs->o.quotas) == 0 && map_put_u64(&cs->shares, uid, s) == 0)

@@ -209,7 +209,7 @@ static int restore(struct commands *cs, const struct row_command *r)
 	if (e < 0)
 		return e;
 	c->has_row = true;
-	c->spool_limit = MIN(r->spool_limit, cs->o.spool_per_command);
+	c->spool_limit = MIN(r->spool_limit, cs->o.limits.spool_per_command);
 	e = restore_texts(c, r);
 	command_hold_restored(c);
 	if (!e)

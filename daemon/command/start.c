@@ -539,8 +539,8 @@ static int add_request(struct command *c, const struct command_start *s)
 
 static int start_new(struct commands *cs, const struct command_start *s, struct command **ret)
 {
-	uint64_t limit = s->spool_limit ? MIN(s->spool_limit, cs->o.spool_per_command)
-					: cs->o.spool_per_command;
+	uint64_t limit = s->spool_limit ? MIN(s->spool_limit, cs->o.limits.spool_per_command)
+					: cs->o.limits.spool_per_command;
 	struct command *c;
 	int r = command_new(cs, s->who->uid, NULL, &c);
 

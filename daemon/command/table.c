@@ -169,6 +169,22 @@ static unsigned spools_open(void)
 	return (unsigned)MIN(MAX(files.rlim_cur / 4, (rlim_t)SPOOLS_OPEN_MIN), (rlim_t)SPOOLS_OPEN_MAX);
 }
 
+void commands_set_limits(struct commands *cs, const struct commands_limits *l)
+{
+	struct uid_share *s;
+	size_t pos = 0;
+
+	cs->o.limits = *l;
+	cs->total.max = l->spool_total;
+	while ((s = map_next(&cs->shares, &pos))) {
+		s->quota.max = l->spool_per_uid;
+		share_size_memory(s);
+		commands_trim(cs, s);
+	}
+	list_for_each(n, &cs->all)	/* one that waits for room may have it now */
+		defer_post(&list_entry(n, struct command, node)->pump);
+}
+
 int commands_new(const struct commands_options *o, struct commands **ret)
 {
 	struct commands *cs = calloc(1, sizeof(*cs));
@@ -180,7 +196,7 @@ int commands_new(const struct commands_options *o, struct commands **ret)
 	spool_dir_init(&cs->spools, -1, o->spools_open ? o->spools_open : spools_open());
 	cs->o = *o;
 	cs->o.state_dir = NULL;
-	cs->total.max = o->spool_total;
+	cs->total.max = o->limits.spool_total;
 	cs->o.restart_grace_ms = o->restart_grace_ms ? o->restart_grace_ms : RESTART_GRACE_MS;
 	list_init(&cs->writes);
 	list_init(&cs->looks);

@@ -47,9 +47,9 @@ static struct gateway_guest *guest_new(struct gateway *g, uint64_t key)
 /* One uid leaves room for the others; those that cannot be told apart share theirs. */
 static bool has_room(const struct gateway *g, const struct gateway_guest *u)
 {
-	if (g->counts.connections >= g->o.max_connections)
+	if (g->counts.connections >= g->o.limits.max_connections)
 		return false;
-	return g->o.whole_account || !u || u->conns < MAX(g->o.max_connections / 2, 1u);
+	return g->o.whole_account || !u || u->conns < MAX(g->o.limits.max_connections / 2, 1u);
 }
 
 static void conn_remove(struct gateway *g, struct gateway_conn *c)
@@ -159,9 +159,9 @@ int gateway_listen(struct gateway *g, const struct gateway_listen *l)
 	struct gateway_door *d = calloc(1, sizeof(*d));
 	struct http_server_options o = {
 		.loop = g->loop, .listen_fd = l->fd, .tls = l->tls, .title_names = true, .http1 = true, .http2 = l->tls != NULL,
-		.max_conns = g->o.max_connections, .max_streams = g->o.max_streams, .stream_window = WINDOW_BYTES,
+		.max_conns = g->o.limits.max_connections, .max_streams = g->o.limits.max_streams, .stream_window = WINDOW_BYTES,
 		.send_max = SEND_MAX_BYTES, .head_max_n = HEAD_MAX_N, .head_max_bytes = HEAD_MAX_BYTES,
-		.conn_max = g->o.conn_max, .on_accept = g->o.quotas ? on_accept : NULL, .handshake_ms = HEAD_MS, .idle_ms = IDLE_MS,
+		.conn_max = g->o.limits.conn_max, .on_accept = g->o.quotas ? on_accept : NULL, .handshake_ms = HEAD_MS, .idle_ms = IDLE_MS,
 		.on_conn = on_conn, .on_conn_closed = on_conn_closed, .on_request = gateway_door_on_request, .user = d,
 	};
 	int r = -ENOMEM;
@@ -210,6 +210,17 @@ static int copy_accounts(struct gateway *g)
 	return 0;
 }
 
+void gateway_set_limits(struct gateway *g, const struct gateway_limits *limits)
+{
+	struct gateway_limits *l = &g->o.limits;
+
+	*l = *limits;
+	l->max_connections = l->max_connections ? l->max_connections : CONNECTIONS;
+	l->max_streams = l->max_streams ? l->max_streams : STREAMS;
+	list_for_each(n, &g->doors)
+		http_server_set_limits(list_entry(n, struct gateway_door, node)->server, l->max_connections, l->max_streams, l->conn_max);
+}
+
 int gateway_new(const struct gateway_options *o, struct gateway **ret)
 {
 	struct gateway *g = calloc(1, sizeof(*g));
@@ -219,9 +230,8 @@ int gateway_new(const struct gateway_options *o, struct gateway **ret)
 		return r;
 	g->loop = o->loop;
 	g->o = *o;
-	g->o.max_connections = o->max_connections ? o->max_connections : CONNECTIONS;
-	g->o.max_streams = o->max_streams ? o->max_streams : STREAMS;
 	list_init(&g->doors);
+	gateway_set_limits(g, &o->limits);
 	list_init(&g->conns);
 	list_init(&g->controls);
 	list_init(&g->passes);

@@ -52,6 +52,12 @@ struct gateway_view_ask {
 /* `html` goes into <main>; with a failure it is of no length. */
 typedef void gateway_view_fn(void *user, const struct status *st, const char *html, size_t n);
 
+struct gateway_limits {
+	uint32_t max_connections;	/* of all listeners; 0 = 4096; half of them for one uid, unless whole_account */
+	uint32_t max_streams;		/* at once on a connection of HTTP/2; 0 = 256 */
+	uint64_t conn_max;		/* bytes held for a connection; 0 = as its uid's quota allows */
+};
+
 struct gateway_options {
 	struct loop *loop;
 	struct sandbox_core *core;
@@ -62,14 +68,12 @@ struct gateway_options {
 	bool whole_account;	/* a user daemon: its own uid sees and changes all of the account */
 	bool metadata_words;	/* agentboxd.lease and .policy in a create's metadata are ours */
 	struct commands *commands;	/* through which Start and Connect of the agent's processes go (durable.c); outlive the gateway; NULL = relayed */
-	uint32_t max_connections;	/* of all listeners; 0 = 4096; half of them for one uid, unless whole_account */
-	uint32_t max_streams;		/* at once on a connection of HTTP/2; 0 = 256 */
+	struct gateway_limits limits;
 	struct uid_quotas *quotas;	/* what connections hold is charged to; outlives the gateway; NULL = nobody counts */
 	const struct access_rules *rules;	/* outlive the gateway, or are replaced; NULL = everybody may */
 	struct owners *owners;		/* outlive the gateway; NULL = a uid is its own owner */
 	struct templates *templates;	/* whose those are that are made; outlive the gateway; NULL = nobody's */
 	struct users *users;		/* names and groups of uids; outlive the gateway; NULL only without rules */
-	uint64_t conn_max;		/* bytes held for a connection; 0 = as its uid's quota allows */
 	const uint8_t *secret;	/* of MADE_TOKEN_SECRET bytes; outlives the gateway; NULL = no access tokens are made */
 	void (*read_uid)(void *user, uid_t uid, struct gateway_uid *ret);	/* asked at each call; NULL = nothing passes */
 	/* Makes what the status page shows: `done` comes once, never from inside, and not after `view_cancel` with what this returned.
@@ -96,6 +100,8 @@ must_check int gateway_new(const struct gateway_options *o, struct gateway **ret
 must_check int gateway_listen(struct gateway *g, const struct gateway_listen *l);
 /* Other rules, from now on: what is relayed for those who may not any more ends. The rules before are not looked at any more. */
 void gateway_set_rules(struct gateway *g, const struct access_rules *rules);
+/* Other limits, for who comes from now on; connections that are open stay. */
+void gateway_set_limits(struct gateway *g, const struct gateway_limits *limits);
 
 /*
  * Connections over a restart (keep.c). A stop accepts no more and hands over, up to GATEWAY_HANDED_MAX, those that are plain and idle, so

@@ -308,15 +308,13 @@ static int make_commands(struct app *a)
 	struct commands_options o = {
 		.loop = a->loop, .store = a->store, .state_dir = a->state_dir,
 		.restart_grace_ms = number(a, "daemon", "restart_grace"),
-		.kill_grace_ms = number(a, "daemon", "kill_grace"),
 		.history_ms = number(a, "daemon", "history"),
-		.spool_per_command = number(a, "spool", "per_command"),
-		.spool_per_uid = number(a, "spool", "per_uid"),
-		.spool_total = number(a, "spool", "total"),
 		.quotas = a->quotas,
 	};
-	int r = commands_new(&o, &a->commands);
+	int r;
 
+	app_limits_of_commands(a->conf, &o.limits);
+	r = commands_new(&o, &a->commands);
 	return r < 0 ? app_failed("the spool folder", r) : 0;
 }
 
@@ -365,30 +363,18 @@ static void on_conn_end(const struct principal *who, void *user)
 
 static int make_server(struct app *a)
 {
-	struct rpc_uid_limit *limits;
+	struct app_uid_limits limits;
 	struct rpc_server_options o = { .loop = a->loop, .rules = &a->access, .owners = a->owners, .users = a->users,
 					.on_conn_end = on_conn_end, .user = a, .quotas = a->quotas };
-	const char *name;
-	int r;
+	int r = app_uid_limits_read(a->conf, &limits);
 
-	limits = calloc(conf_n_instances(a->conf, "uid") + 1, sizeof(*limits));
-	if (!limits)
+	if (r < 0)
 		return out_of_memory();
-	for (size_t i = 0; (name = conf_instance(a->conf, "uid", i)); i++) {
-		const char *from = app_uid_section(a->conf, name, "max_streams");
-		uint32_t max = (uint32_t)conf_get_number(a->conf, "uid", from, "max_streams");
-
-		if (str_eq(name, "*"))
-			o.max_streams = max;
-		else
-			limits[o.n_limits++] = (struct rpc_uid_limit){ .uid = app_uid_of(a->conf, name), .max_streams = max };
-	}
-	o.conn_max = number(a, "daemon", "max_memory_per_connection");
-	o.limits = limits;
+	o.limits = limits.rpc;
 	o.listen_fd = a->listen_fd;
 	a->listen_fd = -1;
 	r = rpc_server_new(&o, &a->server);
-	free(limits);
+	app_uid_limits_free(&limits);
 	if (!r)
 		r = svc_sandbox_add(a->server, a->core);
 	if (!r)

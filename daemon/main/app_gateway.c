@@ -296,15 +296,13 @@ int app_gateway_new(struct app *a)
 		.own_uid = geteuid(), .whole_account = a->user_mode,
 		.metadata_words = conf_get_bool(a->conf, "gateway", NULL, "metadata_words"),
 		.commands = conf_get_bool(a->conf, "gateway", NULL, "durable_commands") ? a->commands : NULL,
-		.max_connections = (uint32_t)conf_get_number(a->conf, "gateway", NULL, "max_connections"),
-		.max_streams = (uint32_t)conf_get_number(a->conf, "gateway", NULL, "max_streams"),
-		.quotas = a->quotas, .conn_max = conf_get_number(a->conf, "daemon", NULL, "max_memory_per_connection"),
-		.secret = own_secret(a), .read_uid = read_uid, .rules = &a->access, .owners = a->owners, .users = a->users,
+		.quotas = a->quotas, .secret = own_secret(a), .read_uid = read_uid, .rules = &a->access, .owners = a->owners, .users = a->users,
 		.templates = a->templates,
 		.view = app_page_view, .view_cancel = app_page_cancel, .user = a,
 	};
 	int r;
 
+	app_limits_of_gateway(a->conf, &o.limits);
 	for (size_t i = 0; i < a->n_accounts; i++)
 		accounts[i] = (struct gateway_account){ .name = a->accounts[i].name, .cloud = a->accounts[i].cloud };
 	if (gateway_new(&o, &a->gateway) < 0) {

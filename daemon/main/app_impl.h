@@ -164,6 +164,23 @@ void app_rules_free(struct sandbox_core_rules *rules);
 /* The core goes by them from now on; a uid's account is the one that it had. -ENOMEM: nothing was changed. */
 must_check int app_rules_take(struct app *a, const struct conf *fresh, const struct app_warm *warm);
 
+/* app_limits.c: limits as the configuration has them. */
+struct app_uid_limits {
+	struct uid_quotas_options all_memory;
+	struct uid_quota_limit *memory;
+	size_t n_memory;
+	struct rpc_limits rpc;
+};
+void app_limits_of_commands(const struct conf *c, struct commands_limits *ret);
+void app_limits_of_gateway(const struct conf *c, struct gateway_limits *ret);
+uint64_t app_limits_of_cloud(const struct conf *c);	/* bytes held for all accounts */
+must_check int app_uid_limits_read(const struct conf *c, struct app_uid_limits *ret);	/* 0 or -ENOMEM */
+void app_uid_limits_free(struct app_uid_limits *l);	/* zeroed is fine */
+/* Room for them in what is there already. -ENOMEM: nothing was changed. */
+must_check int app_uid_limits_reserve(struct app *a, const struct app_uid_limits *l);
+/* All of them are in force from now on, with those of uids, for which there is room. */
+void app_limits_take(struct app *a, const struct app_uid_limits *l);
+
 /* app_signal.c: what a signal does, from here on. -errno. */
 must_check int app_signals_new(struct app *a);
 /* app_stop.c: SIGTERM and SIGINT stop, the second one of them and SIGQUIT end at once. */

@@ -17,36 +17,21 @@
 /* Freed since the heap was looked through the last time; less is not worth the walk. */
 #define TRIM_BYTES (2u << 20)
 
-static int set_uids(struct app *a)
-{
-	int r = 0;
-
-	for (size_t i = 0; !r && i < conf_n_instances(a->conf, "uid"); i++) {
-		const char *name = conf_instance(a->conf, "uid", i);
-		uint64_t max = conf_get_number(a->conf, "uid", app_uid_section(a->conf, name, "max_memory"), "max_memory");
-
-		if (max && !str_eq(name, "*"))
-			r = uid_quotas_set(a->quotas, app_uid_of(a->conf, name), max);
-	}
-	return r;
-}
-
 int app_memory_new(struct app *a)
 {
-	struct uid_quotas_options o = {
-		.max = conf_get_number(a->conf, "daemon", NULL, "max_memory"),
-		.max_per_uid = conf_get_number(a->conf, "daemon", NULL, "max_memory_per_uid"),
-	};
-	uint64_t any = conf_get_number(a->conf, "uid", "*", "max_memory");
-	struct quota_options cloud = { .name = "the cloud", .max = conf_get_number(a->conf, "pool", NULL, "memory") };
+	struct quota_options cloud = { .name = "the cloud", .max = app_limits_of_cloud(a->conf) };
+	struct app_uid_limits limits;
+	int r = app_uid_limits_read(a->conf, &limits);
 
-	if (any)
-		o.max_per_uid = any;
-	a->quotas = uid_quotas_new(&o);
+	if (r < 0)
+		return r;
+	a->quotas = uid_quotas_new(&limits.all_memory);
 	a->cloud_quota = quota_new(&cloud);
-	if (!a->quotas || !a->cloud_quota || set_uids(a) < 0)
-		return -ENOMEM;
-	return 0;
+	r = a->quotas && a->cloud_quota ? app_uid_limits_reserve(a, &limits) : -ENOMEM;
+	if (!r)
+		uid_quotas_set(a->quotas, &limits.all_memory, limits.memory, limits.n_memory);
+	app_uid_limits_free(&limits);
+	return r;
 }
 
 void app_memory_free(struct app *a)

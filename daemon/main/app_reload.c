@@ -32,6 +32,7 @@ struct reload {
 	size_t n_lines;
 	struct keys taken, left;
 	struct access_rules access;
+	struct app_uid_limits limits;
 	char *key_paths[APP_ACCOUNTS_MAX];	/* other ones than before; NULL = the same */
 	int r;			/* -errno: the file could not be read */
 };
@@ -61,6 +62,7 @@ static void reload_free(struct reload *x)
 	keys_free(&x->taken);
 	keys_free(&x->left);
 	access_rules_fini(&x->access);
+	app_uid_limits_free(&x->limits);
 	for (size_t i = 0; i < APP_ACCOUNTS_MAX; i++)
 		free(x->key_paths[i]);
 	free(x);
@@ -147,6 +149,8 @@ static void prepare(struct job *j)
 	conf_compare(x->app->conf, x->fresh, note_change, x);
 	if (!x->r)
 		x->r = app_access_read(x->fresh, &x->access);
+	if (!x->r)
+		x->r = app_uid_limits_read(x->fresh, &x->limits);
 }
 
 /* --- on the loop --- */
@@ -214,6 +218,8 @@ static int reserve(struct app *a, struct reload *x)
 
 	if (!r)
 		r = copy_key_paths(a, x);
+	if (!r)
+		r = app_uid_limits_reserve(a, &x->limits);
 	return r ? r : app_rules_take(a, x->fresh, &x->warm);
 }
 
@@ -238,6 +244,7 @@ static void commit(struct app *a, struct reload *x)
 	use_key_paths(a, x);
 	use_access(a, x);
 	log_setup((enum log_level)number(a, "log_level"));
+	app_limits_take(a, &x->limits);
 	sandbox_core_set_graces(a->core, number(a, "unclaimed_grace"), number(a, "restart_grace"));
 	conf_files_fini(&a->conf_files);
 	a->conf_files = x->files;

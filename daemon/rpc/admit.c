@@ -11,7 +11,7 @@
 
 struct admit_uid {
 	uid_t uid;
-	bool has_limit;
+	bool stays;	/* it has a limit of its own, or is to have one */
 	uint32_t streams_max;
 	uint32_t held[ADMIT_KINDS];
 };
@@ -52,27 +52,47 @@ static int find_or_add(struct admit *a, uid_t uid, struct admit_uid **ret)
 	return 0;
 }
 
-static void forget_if_idle(struct admit *a, struct admit_uid *u)
+static bool forget_if_idle(struct admit *a, struct admit_uid *u)
 {
-	if (u->has_limit)
-		return;
+	if (u->stays)
+		return false;
 	for (int what = 0; what < ADMIT_KINDS; what++)
 		if (u->held[what])
-			return;
+			return false;
 	map_del_u64(&a->uids, u->uid);
 	free(u);
+	return true;
 }
 
-int admit_set_streams(struct admit *a, uid_t uid, uint32_t streams_per_uid)
+int admit_reserve(struct admit *a, uid_t uid)
 {
 	struct admit_uid *u;
 	int r = find_or_add(a, uid, &u);
 
-	if (r < 0)
-		return r;
-	u->has_limit = true;
-	u->streams_max = streams_per_uid;
-	return 0;
+	if (!r)
+		u->stays = true;
+	return r;
+}
+
+void admit_set_streams(struct admit *a, uint32_t streams_per_uid, const struct admit_uid_limit *limits, size_t n)
+{
+	struct admit_uid *u;
+	size_t pos = 0;
+
+	a->limits.streams_per_uid = streams_per_uid;
+	while ((u = map_next(&a->uids, &pos))) {
+		u->streams_max = streams_per_uid;
+		u->stays = false;
+	}
+	for (size_t i = 0; i < n; i++) {
+		u = map_get_u64(&a->uids, owner_uid(limits[i].uid));
+		u->streams_max = limits[i].streams;
+		u->stays = true;
+	}
+	pos = 0;
+	while ((u = map_next(&a->uids, &pos)))
+		if (forget_if_idle(a, u))
+			pos = 0;
 }
 
 static enum admit_result may_take(const struct admit *a, const struct admit_uid *u,
@@ -98,7 +118,7 @@ int admit_take(struct admit *a, uid_t uid, enum admit_what what, struct admit_ui
 		return r;
 	r = (int)may_take(a, u, what);
 	if (r != ADMIT_OK) {
-		forget_if_idle(a, u);
+		(void)forget_if_idle(a, u);
 		return r;
 	}
 	u->held[what]++;
@@ -112,7 +132,7 @@ void admit_give_back(struct admit *a, struct admit_uid *u, enum admit_what what)
 	must(u->held[what] && a->held[what]);
 	u->held[what]--;
 	a->held[what]--;
-	forget_if_idle(a, u);
+	(void)forget_if_idle(a, u);
 }
 
 uint32_t admit_held(const struct admit *a, uid_t uid, enum admit_what what)

@@ -41,8 +41,15 @@ struct admit_uid;
 
 void admit_init(struct admit *a, const struct admit_limits *limits);
 void admit_fini(struct admit *a);
-/* Another number of streams for one uid. */
-must_check int admit_set_streams(struct admit *a, uid_t uid, uint32_t streams_per_uid);
+/* Another number of streams for a uid. */
+struct admit_uid_limit {
+	uid_t uid;
+	uint32_t streams;
+};
+/* Room for a limit of this uid in admit_set_streams(), which cannot fail then. -ENOMEM. */
+must_check int admit_reserve(struct admit *a, uid_t uid);
+/* Other numbers from now on; what is held stays. Every uid of `limits` was reserved since the last call. */
+void admit_set_streams(struct admit *a, uint32_t streams_per_uid, const struct admit_uid_limit *limits, size_t n);
 /* 0 and *ret set, a positive ADMIT_*, or -ENOMEM. Each ADMIT_OK needs one admit_give_back(). */
 must_check int admit_take(struct admit *a, uid_t uid, enum admit_what what, struct admit_uid **ret);
 void admit_give_back(struct admit *a, struct admit_uid *u, enum admit_what what);

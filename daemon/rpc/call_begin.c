@@ -130,7 +130,7 @@ static bool admit(struct rpc_call *c, struct status *st)
 		return false;
 	}
 	status_set(st, R_TOO_MANY_STREAMS, r == ADMIT_UID_FULL ?
-		   "uid %u has %u open %s, which is all it may have" :
+		   "uid %u has %u open %s and may have no more" :
 		   "uid %u has %u open %s, and all users together have all there are",
 		   uid, admit_held(&s->admit, uid, what), what == ADMIT_CALL ? "calls" : "streams");
 	if (what == ADMIT_STREAM)

@@ -302,12 +302,28 @@ static int make_answers(struct rpc_server *s)
 	return r ? r : s->encoded ? 0 : -ENOMEM;
 }
 
+int rpc_server_reserve(struct rpc_server *s, const struct rpc_limits *limits)
+{
+	int r = 0;
+
+	for (size_t i = 0; !r && i < limits->n_uids; i++)
+		r = admit_reserve(&s->admit, limits->uids[i].uid);
+	return r;
+}
+
+void rpc_server_set_limits(struct rpc_server *s, const struct rpc_limits *limits)
+{
+	s->conn_max = limits->conn_max ? limits->conn_max : RPC_MEMORY_CONN;
+	for (size_t i = 0; i < s->n_http; i++)
+		http_server_set_limits(s->http[i], RPC_CONNS, RPC_H2_STREAMS, s->conn_max);
+	admit_set_streams(&s->admit, limits->max_streams ? limits->max_streams : RPC_STREAMS_PER_UID, limits->uids, limits->n_uids);
+}
+
 int rpc_server_new(const struct rpc_server_options *o, struct rpc_server **ret)
 {
 	const struct admit_limits limits = {
 		.conns_per_uid = RPC_CONNS_PER_UID,
 		.conns = RPC_CONNS,
-		.streams_per_uid = o->max_streams ? o->max_streams : RPC_STREAMS_PER_UID,
 		.streams = RPC_STREAMS,
 		.calls_per_uid = RPC_CALLS_PER_UID,
 		.calls = RPC_CALLS,
@@ -338,16 +354,16 @@ int rpc_server_new(const struct rpc_server_options *o, struct rpc_server **ret)
 	timer_init(&s->feed, s->loop, on_feed, s);
 	timer_init(&s->relief, s->loop, on_relief, s);
 	admit_init(&s->admit, &limits);
-	s->conn_max = o->conn_max ? o->conn_max : RPC_MEMORY_CONN;
 	s->quotas = o->quotas ? o->quotas : (s->own_quotas = own_quotas());
 	r = s->quotas ? make_answers(s) : -ENOMEM;
 	if (!r)
+		r = rpc_server_reserve(s, &o->limits);
+	if (!r) {
+		rpc_server_set_limits(s, &o->limits);
 		r = rpc_server_listen(s, o->listen_fd);
-	else
+	} else {
 		fd_close(o->listen_fd);
-	for (size_t i = 0; !r && i < o->n_limits; i++)
-		if (o->limits[i].max_streams)
-			r = admit_set_streams(&s->admit, o->limits[i].uid, o->limits[i].max_streams);
+	}
 	if (!r)
 		r = rpc_health_add(s);
 	if (!r)

@@ -15,6 +15,7 @@
 #include "proto/base/status.h"
 
 struct access_rules;
+struct admit_uid_limit;	/* daemon/rpc/admit.h */
 struct loop;
 struct principal;
 struct rpc_server;
@@ -23,9 +24,11 @@ struct uid_quotas;
 struct owners;
 struct users;
 
-struct rpc_uid_limit {
-	uid_t uid;
-	uint32_t max_streams;		/* long streams; 0 = default */
+struct rpc_limits {
+	uint32_t max_streams;		/* long streams of a uid; 0 = RPC_STREAMS_PER_UID */
+	const struct admit_uid_limit *uids;	/* those that may have another number of them; copied */
+	size_t n_uids;
+	uint64_t conn_max;		/* bytes held for a connection; 0 = RPC_MEMORY_CONN */
 };
 
 struct rpc_server_options {
@@ -34,11 +37,8 @@ struct rpc_server_options {
 	const struct access_rules *rules;	/* outlive the server, or are replaced; NULL: everybody may, root and its own user are admins */
 	struct owners *owners;		/* outlive the server; NULL = a uid is its own owner */
 	struct users *users;		/* names of uids; outlive the server; NULL = they have none */
-	const struct rpc_uid_limit *limits;	/* copied */
-	size_t n_limits;
-	uint32_t max_streams;		/* long streams of a uid; 0 = RPC_STREAMS_PER_UID */
+	struct rpc_limits limits;
 	struct uid_quotas *quotas;	/* of the memory held for clients; outlives the server; NULL = its own */
-	uint64_t conn_max;		/* bytes held for a connection; 0 = RPC_MEMORY_CONN */
 	/* Of every connection that was let in; NULL = nobody wants to know. */
 	void (*on_conn_end)(const struct principal *who, void *user);
 	void *user;
@@ -52,6 +52,10 @@ must_check int rpc_server_add(struct rpc_server *s, const struct rpc_method *met
 void rpc_server_set_serving(struct rpc_server *s, bool serving);
 /* Other rules, from now on: streams of those who lost a right end. The rules before are not looked at any more. */
 void rpc_server_set_rules(struct rpc_server *s, const struct access_rules *rules);
+/* Room for other limits; without it, -ENOMEM and nothing was changed. */
+must_check int rpc_server_reserve(struct rpc_server *s, const struct rpc_limits *limits);
+/* Other limits from now on, for which there is room; streams that are open stay, and connections keep the maximum that they began with. */
+void rpc_server_set_limits(struct rpc_server *s, const struct rpc_limits *limits);
 /* One more listening socket for the same server (the path was removed and bound again). */
 must_check int rpc_server_listen(struct rpc_server *s, int listen_fd);
 /* A stop is near: calls that would begin something (RPC_BEGINS) are accepted and not looked at, until the drain ends them as DRAINING. */

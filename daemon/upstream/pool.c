@@ -39,7 +39,6 @@ int pool_new(const struct pool_options *o, struct pool **ret)
 	}
 	p->loop = o->loop;
 	p->o = *o;
-	p->o.max_conns_h2 = DEFAULT(o->max_conns_h2, 48);
 	p->o.max_conns_h1 = DEFAULT(o->max_conns_h1, 256);
 	p->o.max_queue = DEFAULT(o->max_queue, 4096);
 	p->o.stream_window = DEFAULT(o->stream_window, 4096 * 1024);
@@ -48,7 +47,6 @@ int pool_new(const struct pool_options *o, struct pool **ret)
 	p->o.ping_after_ms = DEFAULT(o->ping_after_ms, 10 * 1000);
 	p->o.ping_answer_ms = DEFAULT(o->ping_answer_ms, 5 * 1000);
 	p->o.fresh_ms = DEFAULT(o->fresh_ms, 30000);
-	p->o.idle_ms = DEFAULT(o->idle_ms, 5 * 60 * 1000);
 	p->o.warm_ms = DEFAULT(o->warm_ms, 570 * 1000);
 	p->o.age_ms = DEFAULT(o->age_ms, 30 * 60 * 1000);
 	if (!seed)
@@ -56,8 +54,17 @@ int pool_new(const struct pool_options *o, struct pool **ret)
 	rng_seed(&p->rng, seed);
 	list_init(&p->origin_list);
 	list_init(&p->left);
+	pool_set_limits(p, o->max_conns_h2, o->idle_ms);
 	*ret = p;
 	return 0;
+}
+
+void pool_set_limits(struct pool *p, uint32_t max_conns_h2, uint32_t idle_ms)
+{
+	p->o.max_conns_h2 = DEFAULT(max_conns_h2, 48);
+	p->o.idle_ms = DEFAULT(idle_ms, 5 * 60 * 1000);
+	list_for_each(n, &p->origin_list)	/* one may dial now, or is idle for long enough */
+		origin_kick(list_entry(n, struct origin, node));
 }
 
 struct pool *pool_free(struct pool *p)

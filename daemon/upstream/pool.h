@@ -56,6 +56,8 @@ struct pool_options {
 
 must_check int pool_new(const struct pool_options *o, struct pool **ret);
 struct quota *pool_quota(const struct pool *p);	/* borrowed */
+/* Other bounds from now on, each as in the options: connections above them are not closed, and none is made while there are more. */
+void pool_set_limits(struct pool *p, uint32_t max_conns_h2, uint32_t idle_ms);
 /* Every request must be freed before. Closes all connections. NULL is fine; returns NULL. */
 struct pool *pool_free(struct pool *p);
 

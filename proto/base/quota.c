@@ -59,6 +59,12 @@ struct quota *quota_unref(struct quota *q)
 	return NULL;
 }
 
+void quota_set_max(struct quota *q, uint64_t max, uint64_t kept)
+{
+	q->max = max ? max : UINT64_MAX;
+	q->kept = kept;
+}
+
 static uint64_t tight_from(const struct quota *q)
 {
 	return q->max - q->max / 8;

@@ -44,6 +44,8 @@ struct quota_options {
 struct quota *quota_new(const struct quota_options *o);
 struct quota *quota_ref(struct quota *q);	/* returns q */
 struct quota *quota_unref(struct quota *q);	/* NULL is fine; returns NULL */
+/* Other bounds from now on, each as in the options; what is charged stays, above them too. */
+void quota_set_max(struct quota *q, uint64_t max, uint64_t kept);
 
 /* 0 and it is charged, or -ENOBUFS and nothing is. */
 must_check int quota_take(struct quota *q, size_t n);

@@ -483,9 +483,9 @@ static void remove_state(void)
 
 static void open_commands(void)
 {
-	struct commands_options o = { .loop = W->loop, .store = W->store, .state_dir = state_dir, .kill_grace_ms = 2000,
-				      .history_ms = 3600000, .spool_per_command = 1 << 20, .spool_per_uid = 4 << 20,
-				      .spool_total = 8 << 20, .spools_open = 4, .quotas = uids };
+	struct commands_options o = { .loop = W->loop, .store = W->store, .state_dir = state_dir, .history_ms = 3600000,
+				      .limits = { .kill_grace_ms = 2000, .spool_per_command = 1 << 20, .spool_per_uid = 4 << 20,
+						  .spool_total = 8 << 20 }, .spools_open = 4, .quotas = uids };
 
 	must(!commands_new(&o, &commands));
 }

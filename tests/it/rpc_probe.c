@@ -261,7 +261,7 @@ int main(int argc, char **argv)
 	must(loop_signal(loop, SIGTERM, on_term, NULL) == 0);
 	o.loop = loop;
 	o.listen_fd = rpc_socket_take_fd(s);
-	o.max_streams = (uint32_t)max;
+	o.limits.max_streams = (uint32_t)max;
 	must(rpc_server_new(&o, &server) == 0);
 	must(rpc_server_add(server, methods, ARRAY_SIZE(methods), NULL) == 0);
 	must(svc_daemon_add(server, &daemon) == 0);

@@ -170,6 +170,8 @@ struct http_server_options {
 
 struct http_server;
 must_check int http_server_new(const struct http_server_options *o, struct http_server **ret);
+/* Other bounds for who comes from now on, each as in the options. */
+void http_server_set_limits(struct http_server *s, uint32_t max_conns, uint32_t max_streams, uint64_t conn_max);
 /* Stops accepting; the listen fd is closed. Connections go on. */
 void http_server_stop_accepting(struct http_server *s);
 /* Those that were accepted and wait for their turn become connections now. */

@@ -244,6 +244,13 @@ static void on_listen(struct watch *w, unsigned ready, void *user)
 	}
 }
 
+void http_server_set_limits(struct http_server *s, uint32_t max_conns, uint32_t max_streams, uint64_t conn_max)
+{
+	s->o.max_conns = max_conns ? max_conns : CONNS_DEFAULT;
+	s->o.max_streams = max_streams;
+	s->o.conn_max = conn_max;
+}
+
 int http_server_new(const struct http_server_options *o, struct http_server **ret)
 {
 	struct http_server *s = calloc(1, sizeof(*s));
@@ -254,8 +261,7 @@ int http_server_new(const struct http_server_options *o, struct http_server **re
 		return -ENOMEM;
 	s->magic = SERVER_MAGIC;
 	s->o = *o;
-	if (!s->o.max_conns)
-		s->o.max_conns = CONNS_DEFAULT;
+	http_server_set_limits(s, o->max_conns, o->max_streams, o->conn_max);
 	if (!s->o.handshake_ms)
 		s->o.handshake_ms = HTTP_HANDSHAKE_MS;
 	list_init(&s->conns);

@@ -12,11 +12,11 @@ static void on_open(struct world *w)
 		.loop = w->loop,
 		.store = w->store,
 		.state_dir = world_dir,
-		.kill_grace_ms = 5000,
+		.limits.kill_grace_ms = 5000,
 		.history_ms = OR(s->history_ms, 86400000u),
-		.spool_per_command = OR(s->spool_per_command, 1u << 20),
-		.spool_per_uid = OR(s->spool_per_uid, 16u << 20),
-		.spool_total = OR(s->spool_total, 64u << 20),
+		.limits.spool_per_command = OR(s->spool_per_command, 1u << 20),
+		.limits.spool_per_uid = OR(s->spool_per_uid, 16u << 20),
+		.limits.spool_total = OR(s->spool_total, 64u << 20),
 		.spools_open = 4,
 	};
 

@@ -67,7 +67,8 @@ TEST(a_limit_of_its_own_stays)
 	struct admit adm;
 
 	admit_init(&adm, &limits);
-	CHECK_INT(admit_set_streams(&adm, 1, 3), 0);
+	CHECK_INT(admit_reserve(&adm, 1), 0);
+	admit_set_streams(&adm, 2, &(struct admit_uid_limit){ .uid = 1, .streams = 3 }, 1);
 	CHECK_INT(admit_max_streams(&adm, 1), 3);
 	CHECK_INT(admit_max_streams(&adm, 2), 2);
 	for (int round = 0; round < 2; round++) {
@@ -77,6 +78,33 @@ TEST(a_limit_of_its_own_stays)
 		for (int i = 0; i < 3; i++)
 			admit_give_back(&adm, u[i], ADMIT_STREAM);
 	}
+	admit_fini(&adm);
+}
+
+/* Another configuration: who holds more keeps it and gets nothing new, and who lost its own number is like all. */
+TEST(other_numbers_count_at_once)
+{
+	struct admit_uid *u[3], *more;
+	struct admit adm;
+
+	admit_init(&adm, &limits);
+	CHECK_INT(admit_reserve(&adm, 1), 0);
+	admit_set_streams(&adm, 2, &(struct admit_uid_limit){ .uid = 1, .streams = 3 }, 1);
+	for (int i = 0; i < 3; i++)
+		CHECK_INT(admit_take(&adm, 1, ADMIT_STREAM, &u[i]), ADMIT_OK);
+	CHECK_INT(admit_reserve(&adm, 2), 0);
+	admit_set_streams(&adm, 1, &(struct admit_uid_limit){ .uid = 2, .streams = 2 }, 1);
+	CHECK_INT(admit_max_streams(&adm, 1), 1);
+	CHECK_INT(admit_max_streams(&adm, 2), 2);
+	CHECK_INT(admit_max_streams(&adm, 3), 1);
+	CHECK_INT(admit_held(&adm, 1, ADMIT_STREAM), 3);
+	admit_give_back(&adm, u[2], ADMIT_STREAM);
+	CHECK_INT(admit_take(&adm, 1, ADMIT_STREAM, &more), ADMIT_UID_FULL);
+	admit_give_back(&adm, u[1], ADMIT_STREAM);
+	admit_give_back(&adm, u[0], ADMIT_STREAM);
+	CHECK_INT(map_size(&adm.uids), 1);	/* uid 2's, which has a limit */
+	admit_set_streams(&adm, 1, NULL, 0);
+	CHECK_INT(map_size(&adm.uids), 0);
 	admit_fini(&adm);
 }
 

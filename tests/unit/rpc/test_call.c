@@ -60,6 +60,11 @@ int http_server_new(const struct http_server_options *o, struct http_server **re
 	return 0;
 }
 
+void http_server_set_limits(struct http_server *s, uint32_t max_conns, uint32_t max_streams, uint64_t conn_max)
+{
+	server_options.conn_max = conn_max;
+}
+
 void http_server_stop_accepting(struct http_server *s)
 {
 }
@@ -332,7 +337,7 @@ static unsigned n_xs;
 
 static void setup_with(uint32_t max_streams, struct quota *q)
 {
-	struct rpc_server_options o = { .max_streams = max_streams };
+	struct rpc_server_options o = { .limits = { .max_streams = max_streams } };
 
 	diary[0] = '\0';
 	answer_with = 0;
@@ -1075,7 +1080,7 @@ TEST(streams_are_bounded_and_calls_are_not_theirs)
 	x[0] = call("/t.T/Down");
 	x[1] = call("/t.T/Wait");
 	x[2] = call("/t.T/Both");
-	check_status(x[2], CODE_RESOURCE_EXHAUSTED, "which is all it may have");
+	check_status(x[2], CODE_RESOURCE_EXHAUSTED, "and may have no more");
 	x[3] = call("/t.T/Unary");
 	CHECK(!x[3]->finished);
 	close_x(x[0], HTTP_CLOSE_RESET);

@@ -43,18 +43,51 @@ TEST(a_uid_has_one_quota)
 	uid_quotas_free(u);
 }
 
+static void set_own(struct uid_quotas *u, uid_t uid, uint64_t max)
+{
+	const struct uid_quotas_options o = { .max = 64 * MIB, .max_per_uid = 20 * MIB };
+
+	CHECK_INT(uid_quotas_reserve(u, uid), 0);
+	uid_quotas_set(u, &o, &(struct uid_quota_limit){ .uid = uid, .max = max }, 1);
+}
+
 TEST(one_uid_may_have_a_maximum_of_its_own)
 {
 	struct uid_quotas *u = quotas();
 	struct quota *q;
 
-	CHECK_INT(uid_quotas_set(u, 7, 5 * MIB), 0);
+	set_own(u, 7, 5 * MIB);
 	check_read(u, 7, 0, 5 * MIB);
 	q = uid_quota(u, 7);
 	CHECK(quota_take(q, 5 * MIB + 1) < 0);
 	CHECK_INT(quota_take(q, 5 * MIB), 0);
 	quota_give(q, 5 * MIB);
 	quota_unref(q);
+	uid_quotas_free(u);
+}
+
+/* Another configuration: what is held stays, and what comes is measured by the new maxima. */
+TEST(other_maxima_count_at_once)
+{
+	struct uid_quotas *u = quotas();
+	struct quota *a = uid_quota(u, 1), *b = uid_quota(u, 7);
+
+	set_own(u, 7, 5 * MIB);
+	CHECK_INT(quota_take(a, 20 * MIB), 0);
+	CHECK_INT(quota_take(b, 5 * MIB), 0);
+	uid_quotas_set(u, &(struct uid_quotas_options){ .max = 32 * MIB, .max_per_uid = 10 * MIB }, NULL, 0);
+	check_read(u, 1, 20 * MIB, 10 * MIB);
+	check_read(u, 7, 5 * MIB, 10 * MIB);
+	CHECK_INT(quota_max(uid_quotas_all(u)), 32 * MIB);
+	CHECK(quota_take(a, 1) < 0);
+	CHECK_INT(quota_take(b, 5 * MIB), 0);
+	CHECK(quota_take(b, 1) < 0);
+	quota_give(b, 10 * MIB);
+	quota_give(a, 20 * MIB);
+	CHECK_INT(quota_take(a, 10 * MIB), 0);
+	quota_give(a, 10 * MIB);
+	quota_unref(a);
+	quota_unref(b);
 	uid_quotas_free(u);
 }
 
@@ -86,7 +119,7 @@ TEST(those_of_no_use_are_forgotten)
 
 	CHECK_INT(quota_take(holds, MIB), 0);
 	quota_unref(holds);
-	CHECK_INT(uid_quotas_set(u, 7, 5 * MIB), 0);
+	set_own(u, 7, 5 * MIB);
 	for (uid_t uid = 1000; uid < 20000; uid++)
 		quota_unref(uid_quota(u, uid));
 	CHECK(uid_quota(u, 5) == holds);

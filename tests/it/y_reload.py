@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: MIT
+"""What a reload takes up besides log, graces, policies and rights (y_manager.py): limits, how the cloud is reached, accounts."""
+import concurrent.futures
+import contextlib
+import os
+import socket
+
+import pytest
+
+import harness
+from api import Api, ApiError
+from harness import until
+from u_pool import connections, pool
+from y_manager import rewrite
+
+UID = "uid %d" % os.getuid()
+
+
+def took(api):
+    """Reloads; what was taken up, all of it."""
+    r = api.call("DaemonService.Reload")
+    assert not r.problems and not r.need_restart, r
+    return {"%s %s" % (v.section, v.key) for v in r.taken}
+
+
+@contextlib.contextmanager
+def running(cloud, conf, **options):
+    d = harness.Daemon(cloud, conf, **options)
+    try:
+        with Api(d.socket) as api:
+            yield d, api
+    finally:
+        d.close()
+
+
+def test_memory(cloud):
+    """Of all clients, of each uid, of one; of the cloud's answers."""
+    conf = {"daemon": {"max_memory": "64M", "max_memory_per_uid": "16M"}, "pool": {"memory": "32M"}, "uid 4000000": {"max_memory": "9M"}}
+    with running(cloud, conf) as (d, api):
+        def maxima():
+            m = api.call("DaemonService.Status").memory
+            return [n >> 20 for n in (m.max_client_bytes, m.max_uid_bytes, m.max_cloud_bytes)]
+
+        assert maxima() == [64, 16, 32]
+        rewrite(d, ("max_memory = 64M", "max_memory = 96M"), ("max_memory_per_uid = 16M", "max_memory_per_uid = 24M"),
+                ("memory = 32M", "memory = 48M"))
+        assert took(api) == {"daemon max_memory", "daemon max_memory_per_uid", "pool memory"} and maxima() == [96, 24, 48]
+        rewrite(d, ("[uid 4000000]\nmax_memory = 9M\n", "[%s]\nmax_memory = 11M\n" % UID))
+        assert took(api) == {"uid 4000000 max_memory", UID + " max_memory"} and maxima() == [96, 11, 48]
+        rewrite(d, ("[%s]\nmax_memory = 11M\n" % UID, "[uid *]\nmax_memory = 12M\n"))
+        assert maxima() == [96, 11, 48]
+        took(api)
+        assert maxima() == [96, 12, 48]
+        assert api.call("SandboxService.Create").id
+
+
+def test_streams_of_a_uid(cloud):
+    """Those that are open go on above a lower number."""
+    with running(cloud, {UID: {"max_streams": "3"}}) as (d, api):
+        def watch():
+            s = api.stream("SandboxService.Watch", initial=True)
+            next(s)
+            return s
+
+        def refused():
+            with pytest.raises(ApiError) as e:
+                watch()
+            return e.value.reason, e.value.metadata["max"]
+
+        api.call("DaemonService.Status")        # asked by reflection, which is a stream too
+        open_ones = [watch() for _ in range(3)]
+        assert refused() == ("TOO_MANY_STREAMS", "3")
+        rewrite(d, ("max_streams = 3", "max_streams = 1"))
+        assert took(api) == {UID + " max_streams"}
+        open_ones.pop().cancel()
+        until(lambda: api.call("DaemonService.Status").counts.streams == 2, 10, "the end of one stream")
+        assert refused() == ("TOO_MANY_STREAMS", "1")
+        made = api.call("SandboxService.Create").id
+        assert all(any(made in str(next(s)) for _ in range(4)) for s in open_ones)
+        rewrite(d, ("[%s]\nmax_streams = 1\n" % UID, ""))
+        took(api)
+        assert len([watch() for _ in range(10)]) == 10
+
+
+def test_output(local):
+    """A lower maximum drops what ended commands wrote, a command begins with the one of its time."""
+    with running(local, {"spool": {"per_command": "256k", "per_uid": "1M", "total": "2M"}}) as (d, api):
+        box = api.call("SandboxService.Create").id
+
+        def run():
+            c = api.call("CommandService.Start", sandbox=box, detach=True, argv={"args": ["head", "-c", "200000", "/dev/zero"]}).command_id
+            assert api.call("CommandService.Wait", command={"command_id": c}).stdout_bytes == 200000
+            return c
+
+        def kept(c):
+            return sum(len(e.output.data) for e in api.stream("CommandService.Attach", command={"command_id": c})
+                       if e.WhichOneof("event") == "output")
+
+        commands = [run() for _ in range(3)]
+        assert [kept(c) for c in commands] == [200000] * 3
+        rewrite(d, ("per_command = 256k", "per_command = 128k"), ("per_uid = 1M", "per_uid = 384k"))
+        assert took(api) == {"spool per_command", "spool per_uid"}
+        assert [kept(c) for c in commands] == [0, 0, 200000]
+        assert 0 < kept(run()) <= 128 << 10
+        api.call("SandboxService.Kill", sandbox=box)
+
+
+def test_grace_of_a_kill(local):
+    """A command keeps the one that it was started with."""
+    with running(local, {"daemon": {"kill_grace": "1h"}}) as (d, api):
+        box = api.call("SandboxService.Create").id
+
+        def start():
+            c = api.call("CommandService.Start", sandbox=box, argv={"args": ["sh", "-c", "trap '' TERM; echo; while :; do sleep 1; done"]})
+            until(lambda: api.call("CommandService.List", sandbox=box).commands[-1].stdout.end, 10, "the program's first line")
+            return c.command_id
+
+        stays = start()
+        rewrite(d, ("kill_grace = 1h", "kill_grace = 0s"))
+        assert took(api) == {"daemon kill_grace"}
+        goes = start()
+        with concurrent.futures.ThreadPoolExecutor(1) as other:
+            waits = other.submit(api.call, "CommandService.Kill", command={"command_id": stays})
+            api.call("CommandService.Kill", command={"command_id": goes})
+            assert api.call("CommandService.Wait", command={"command_id": goes}).signal == "KILL"
+            assert [c.command_id for c in api.call("CommandService.List", sandbox=box).commands] == [stays] and not waits.done()
+            api.call("SandboxService.Kill", sandbox=box)
+
+
+def test_connections_to_the_cloud(cloud):
+    """Those who wait for one go on when more may be made; above a lower number none is closed."""
+    with running(cloud, {"pool": {"max_connections": "1"}}) as (d, api):
+        box = api.call("SandboxService.Create").id
+        gate = cloud.gate()
+        cloud.script("waiting", [("stdout", b"x"), ("gate", gate)])
+        streams = [api.stream("CommandService.Run", sandbox=box, shell="waiting") for _ in range(120)]
+        until(lambda: sum(o["queued"] for o in pool(d)["origins"]), 10, "those that wait")
+        before = len(connections(d))
+        rewrite(d, ("max_connections = 1", "max_connections = 4"))
+        assert took(api) == {"pool max_connections"}
+        for s in streams:
+            while next(s).WhichOneof("event") != "output":
+                pass
+        more = len(connections(d))
+        assert more > before
+        rewrite(d, ("max_connections = 4", "max_connections = 1\nidle = 1s"))
+        assert took(api) == {"pool max_connections", "pool idle"} and len(connections(d)) == more
+        gate.release()
+        assert all(list(s)[-1].exited.exit_code == 0 for s in streams)
+        until(lambda: len(connections(d)) <= before, 10, "the end of the idle ones")
+
+
+def test_connections_of_the_gateway(cloud):
+    """One above is closed at the door; those that are there stay. One user may have half of them."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    with running(cloud, {"gateway": {"listen": "127.0.0.1:%d" % port, "max_connections": "16"}}) as (d, api), \
+            contextlib.ExitStack() as stack:
+        d.wait_log(r"\bgateway listen=")
+
+        def ask(s):
+            s.sendall(b"GET /v2/sandboxes HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            return s.recv(12)
+
+        def connect():
+            s = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            with contextlib.suppress(ConnectionError):
+                return s, ask(s)
+            return s, b""
+
+        inside = [connect() for _ in range(8)]
+        assert {said for _, said in inside} == {b"HTTP/1.1 401"} and connect()[1] == b""
+        rewrite(d, ("max_connections = 16", "max_connections = 20\nmax_streams = 7"))
+        assert took(api) == {"gateway max_connections", "gateway max_streams"}
+        assert [connect()[1] for _ in range(3)] == [b"HTTP/1.1 401"] * 2 + [b""]
+        rewrite(d, ("max_connections = 20", "max_connections = 16"))
+        took(api)
+        assert connect()[1] == b"" and b"HTTP" in (inside[0][0].recv(4096) + ask(inside[0][0]))
