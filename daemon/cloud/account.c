@@ -263,7 +263,7 @@ int cloud_set_address(struct cloud *c, const char *api_url, const char *domain, 
 }
 
 /* The proxy's password, as it is written, as it is meant, and as it is sent. */
-static int learn_proxy(const char *proxy)
+int cloud_learn_proxy(const char *proxy)
 {
 	const char *from = proxy ? strstr(proxy, "://") : NULL, *at = from ? strrchr(from, '@') : NULL, *colon;
 	char *text, *basic;
@@ -286,6 +286,19 @@ static int learn_proxy(const char *proxy)
 	return 0;
 }
 
+void cloud_set_proxy(struct cloud *c, char *proxy, char *no_proxy)
+{
+	(void)str_free_secret(c->proxy);
+	free(c->no_proxy);
+	c->proxy = proxy;
+	c->no_proxy = no_proxy;
+}
+
+const char *cloud_proxy(const struct cloud *c)
+{
+	return c->proxy;
+}
+
 static int copy_options(struct cloud *c, const struct cloud_options *o, struct status *why)
 {
 	c->account = str_dup(o->account ? o->account : "default");
@@ -298,7 +311,7 @@ static int copy_options(struct cloud *c, const struct cloud_options *o, struct s
 	if (!c->account || !c->header_sandbox_id || !c->header_sandbox_port || !c->header_traffic_token ||
 	    !c->default_user || (o->proxy && !c->proxy) || (o->no_proxy && !c->no_proxy))
 		return -ENOMEM;
-	if (learn_proxy(c->proxy) < 0)
+	if (cloud_learn_proxy(c->proxy) < 0)
 		return -ENOMEM;
 	return set_address(c, o->api_url, o->domain, o->sandbox_url, why);
 }

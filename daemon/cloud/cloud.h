@@ -86,6 +86,11 @@ void cloud_key_trust(struct cloud *c, enum cloud_trust trust, const struct statu
 bool cloud_key_hash(const struct cloud *c, void (*sha256)(const void *p, size_t n, uint8_t ret[32]), uint8_t ret[32]);
 /* For the connections from now on; not owned, as in the options. */
 void cloud_set_tls(struct cloud *c, struct tls_client *tls);
+/* The same of the proxy: both are heap and taken over, NULL as in the options. What is secret in it was learnt before, so that this cannot
+ * fail. */
+void cloud_set_proxy(struct cloud *c, char *proxy, char *no_proxy);
+must_check int cloud_learn_proxy(const char *proxy);	/* no line of the log shows its password; NULL is fine; -ENOMEM */
+const char *cloud_proxy(const struct cloud *c);		/* NULL = direct */
 /* Where requests go from now on; each as in the options. -ENOMEM, -EINVAL: as it was. */
 must_check int cloud_set_address(struct cloud *c, const char *api_url, const char *domain, const char *sandbox_url);
 

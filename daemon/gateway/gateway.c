@@ -9,6 +9,7 @@
 #include "daemon/auth/uid_quota.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/gateway/impl.h"
+#include "daemon/sandbox/sandbox.h"
 #include "proto/base/fd.h"
 #include "proto/base/host.h"
 #include "proto/base/must.h"
@@ -201,7 +202,7 @@ bool gateway_is_own(const struct gateway *g, const char *host, uint16_t port)
 
 static int copy_accounts(struct gateway *g)
 {
-	g->accounts = calloc(g->o.n_accounts + 1, sizeof(*g->accounts));
+	g->accounts = calloc(SANDBOX_ACCOUNTS_MAX, sizeof(*g->accounts));	/* calls point to theirs */
 	if (!g->accounts)
 		return -ENOMEM;
 	for (size_t i = 0; i < g->o.n_accounts; i++)
@@ -251,6 +252,11 @@ int gateway_new(const struct gateway_options *o, struct gateway **ret)
 	}
 	*ret = g;
 	return 0;
+}
+
+void gateway_add_account(struct gateway *g, const struct gateway_account *account)
+{
+	g->accounts[g->o.n_accounts++] = *account;
 }
 
 void gateway_set_rules(struct gateway *g, const struct access_rules *rules)

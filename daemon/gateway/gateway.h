@@ -62,7 +62,7 @@ struct gateway_options {
 	struct loop *loop;
 	struct sandbox_core *core;
 	struct tokens *tokens;			/* daemon/auth/token.h */
-	const struct gateway_account *accounts;	/* copied; the names and clouds outlive the gateway */
+	const struct gateway_account *accounts;	/* at most SANDBOX_ACCOUNTS_MAX; copied; the names and clouds outlive the gateway */
 	size_t n_accounts;
 	uid_t own_uid;		/* the daemon's */
 	bool whole_account;	/* a user daemon: its own uid sees and changes all of the account */
@@ -100,6 +100,8 @@ must_check int gateway_new(const struct gateway_options *o, struct gateway **ret
 must_check int gateway_listen(struct gateway *g, const struct gateway_listen *l);
 /* Other rules, from now on: what is relayed for those who may not any more ends. The rules before are not looked at any more. */
 void gateway_set_rules(struct gateway *g, const struct access_rules *rules);
+/* One more account, as in the options. */
+void gateway_add_account(struct gateway *g, const struct gateway_account *account);
 /* Other limits, for who comes from now on; connections that are open stay. */
 void gateway_set_limits(struct gateway *g, const struct gateway_limits *limits);
 

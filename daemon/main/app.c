@@ -205,9 +205,16 @@ static int make_resolver(struct app *a)
 }
 
 /* What it names was there when the configuration was checked, and is looked up once more here. */
+static bool is_account(const void *user, const char *name)
+{
+	return app_has_account(user, name);
+}
+
 static int read_rules(struct app *a, struct app_warm *warm, struct sandbox_core_rules *ret)
 {
-	if (app_warm_read(a->conf, a->conf, a->user_mode, warm) < 0 || app_rules_read(a->conf, a->conf, warm, ret) < 0)
+	const struct app_known_accounts accounts = { .has = is_account, .user = a };
+
+	if (app_warm_read(a->conf, &accounts, a->user_mode, warm) < 0 || app_rules_read(a, a->conf, warm, ret) < 0)
 		return out_of_memory();
 	if (!conf_errors(a->conf)[0])
 		return 0;

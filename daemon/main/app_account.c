@@ -16,9 +16,9 @@
 
 #define KEY_COMMAND_PAUSE_MS 5000u	/* after a run that brought nothing new */
 
-static const char *get(const struct account *c, const char *key)
+static const char *of(const struct account *c, const struct conf *conf, const char *key)
 {
-	return conf_get(c->app->conf, "account", c->name, key);
+	return conf_get(conf, "account", c->name, key);
 }
 
 static const char *or_null(const char *s)
@@ -76,50 +76,73 @@ static bool run_key_command(struct account *c)
 	return r == 0;
 }
 
-static int read_key(struct account *c)
+static int invalid(const struct account *c, struct status *why, const char *what)
 {
-	const char *file = get(c, "api_key_file"), *credential = get(c, "api_key_credential");
-	const char *folder = getenv("CREDENTIALS_DIRECTORY"), *command = get(c, "api_key_command");
-	char name[APP_ENV_MAX], *env;
-	int r;
+	status_set(why, R_FIELD_INVALID, "[account %s] %s", c->name, what);
+	return -EINVAL;
+}
+
+/* Where the key comes from. A user daemon's first account, of which the file does not say it, has the one of the environment. */
+static int find_key(struct account *c, const struct conf *conf, struct status *why)
+{
+	const char *file = of(c, conf, "api_key_file"), *credential = of(c, conf, "api_key_credential");
+	const char *folder = getenv("CREDENTIALS_DIRECTORY"), *command = of(c, conf, "api_key_command");
+	char **to = &c->key_path;
 
 	if (!str_is_empty(command)) {
-		c->key_command = command;
-		(void)run_key_command(c);	/* the start does not wait; calls that need the key do */
-		return 0;
-	}
-	if (!str_is_empty(file)) {
-		c->key_path = strdup(file);
+		to = &c->key_command;
+		*to = strdup(command);
+	} else if (!str_is_empty(file)) {
+		*to = strdup(file);
 	} else if (!str_is_empty(credential)) {
-		if (str_is_empty(folder)) {
-			fprintf(stderr, "agentboxd: [account %s] api_key_credential: $CREDENTIALS_DIRECTORY is not set; "
-					"use LoadCredential= in the unit, or api_key_file\n", c->name);
-			return APP_EXIT_CONFIG;
-		}
-		c->key_path = str_printf("%s/%s", folder, credential);
-	} else if (c->app->user_mode && c == &c->app->accounts[0] && (env = app_take_key(c->app->conf, c->name, name))) {
-		r = secret_take(env, &c->key);
-		free(env);
-		if (r < 0) {
-			fprintf(stderr, "agentboxd: %s: does not hold a key\n", name);
-			return APP_EXIT_CONFIG;
-		}
-		log_warn("key_from_environment", "name=%s account=%s advice=\"a file is safer: api_key_file\"",
-			 name, c->name);
-		return 0;
-	}
-	if (!c->key_path)
+		if (str_is_empty(folder))
+			return invalid(c, why, "api_key_credential: $CREDENTIALS_DIRECTORY is not set; use LoadCredential= in the unit, or "
+					       "api_key_file");
+		*to = str_printf("%s/%s", folder, credential);
+	} else {
 		return 0; /* calls that need it answer KEY_MISSING */
-	r = secret_read(c->key_path, getenv("CREDENTIALS_DIRECTORY"), &c->key);
-	if (!r)
-		return 0;
-	if (r == -ENOENT) {
-		log_warn("key_missing", "account=%s file=%s advice=\"write the API key into this file, readable by the daemon "
-			 "only; no restart is needed\"", c->name, log_q(c->key_path));
-		return 0;
 	}
-	fprintf(stderr, "agentboxd: [account %s] key file %s: %s\n", c->name, c->key_path, secret_error(r));
-	return APP_EXIT_CONFIG;
+	return *to ? 0 : -ENOMEM;
+}
+
+static int check_key(const struct account *c, const struct conf *conf, struct status *why)
+{
+	char text[APP_FOREIGN_MAX];
+
+	return app_key_is_foreign(conf, c->name, secret_text(c->key), text) ? invalid(c, why, text) : 0;
+}
+
+static int take_environment(struct account *c, struct status *why)
+{
+	char name[APP_ENV_MAX], *env = app_take_key(c->app->conf, c->name, name);
+	int r;
+
+	if (!env)
+		return 0;
+	r = secret_take(env, &c->key);
+	free(env);
+	if (r < 0) {
+		status_set(why, R_FIELD_INVALID, "%s: does not hold a key", name);
+		return -EINVAL;
+	}
+	log_warn("key_from_environment", "name=%s account=%s advice=\"a file is safer: api_key_file\"", name, c->name);
+	return check_key(c, c->app->conf, why);
+}
+
+static int read_key(struct account *c, const struct conf *conf, struct status *why)
+{
+	int r = find_key(c, conf, why);
+
+	if (!r && c->key_path)
+		r = secret_read(c->key_path, getenv("CREDENTIALS_DIRECTORY"), &c->key);
+	if (r == -ENOENT)
+		r = 0;
+	if (r < 0) {
+		if (status_ok(why))
+			status_set(why, R_FIELD_INVALID, "[account %s] key file %s: %s", c->name, c->key_path, secret_error(r));
+		return r;
+	}
+	return check_key(c, conf, why);
 }
 
 /* 1: the file holds another key now, which is in force. 0: the same. -errno: it cannot be read, or is not
@@ -182,9 +205,9 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
 /* --- TLS --- */
 
 /* Did one of the files change since the last time? */
-static bool tls_files_changed(struct account *c)
+static bool tls_files_changed(struct account *c, const struct conf *conf)
 {
-	const char *const files[] = { c->ca_file, or_null(get(c, "client_cert")), or_null(get(c, "client_key")) };
+	const char *const files[] = { c->ca_file, or_null(of(c, conf, "client_cert")), or_null(of(c, conf, "client_key")) };
 	bool changed = false;
 
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
@@ -198,11 +221,11 @@ static bool tls_files_changed(struct account *c)
 	return changed;
 }
 
-static int make_tls_client(struct account *c, struct tls_client **ret, struct status *why)
+static int make_tls_client(const struct account *c, const struct conf *conf, struct tls_client **ret, struct status *why)
 {
 	struct tls_client_options o = { .ca_file = c->ca_file,
-					.cert_file = or_null(get(c, "client_cert")),
-					.key_file = or_null(get(c, "client_key")) };
+					.cert_file = or_null(of(c, conf, "client_cert")),
+					.key_file = or_null(of(c, conf, "client_key")) };
 
 	return tls_client_new(&o, ret, why);
 }
@@ -222,9 +245,9 @@ static void collect_tls(struct account *c)
 	struct status why = STATUS_OK;
 	struct tls_client *fresh;
 
-	if (!tls_files_changed(c))
+	if (!tls_files_changed(c, c->app->conf))
 		return;
-	if (make_tls_client(c, &fresh, &why) < 0) {
+	if (make_tls_client(c, c->app->conf, &fresh, &why) < 0) {
 		log_warn("ca_unreadable", "account=%s error=%s action=\"what was read before stays\"", c->name,
 			 log_q(status_ok(&why) ? "out of memory" : why.text));
 		return;
@@ -265,10 +288,10 @@ static const char *env_of(const char *lower, const char *upper)
 	return str_is_empty(v) ? getenv(upper) : v;
 }
 
-static int choose_proxy(struct account *c, bool https)
+static int choose_proxy(struct account *c, const struct conf *conf, struct status *why)
 {
-	const char *set = get(c, "proxy"), *proxy = NULL, *no_proxy = or_null(get(c, "no_proxy"));
-	bool is_set = !str_is_empty(set);
+	const char *set = of(c, conf, "proxy"), *proxy = NULL, *no_proxy = or_null(of(c, conf, "no_proxy"));
+	bool is_set = !str_is_empty(set), https = !str_starts(of(c, conf, "api_url"), "http://");
 	bool from_env = is_set ? str_eq(set, "env") : c->app->user_mode && !c->app->local_mode;
 
 	c->proxy_origin = is_set ? "file" : "default";
@@ -284,74 +307,111 @@ static int choose_proxy(struct account *c, bool https)
 	if (str_is_empty(proxy))
 		return 0;
 	if (!str_starts(proxy, "http://")) {
-		fprintf(stderr, "agentboxd: [account %s] proxy: \"%s\" (from the %s) does not begin with http://\n",
-			c->name, proxy, c->proxy_origin);
-		return APP_EXIT_CONFIG;
+		status_set(why, R_FIELD_INVALID, "[account %s] proxy: \"%s\" (from the %s) does not begin with http://", c->name, proxy,
+			   c->proxy_origin);
+		return -EINVAL;
 	}
 	c->proxy = strdup(proxy);
 	c->no_proxy = str_dup(no_proxy);
-	if (c->proxy && (c->no_proxy || !no_proxy))
-		return 0;
-	fprintf(stderr, "agentboxd: out of memory\n");
-	return APP_EXIT_UNAVAILABLE;
+	return c->proxy && (c->no_proxy || !no_proxy) ? 0 : -ENOMEM;
 }
 
 /* --- one account --- */
 
-static int make_tls(struct account *c, const char *ca_file)
+static int read_tls(struct account *c, const struct conf *conf, struct status *why)
 {
-	struct status why = STATUS_OK;
+	const char *ca_file = or_null(of(c, conf, "ca_file"));
+	struct status said = STATUS_OK;
+	int r;
 
-	c->ca_file = str_dup(or_null(ca_file));
-	if (str_is_empty(get(c, "client_cert")) != str_is_empty(get(c, "client_key"))) {
-		fprintf(stderr, "agentboxd: [account %s] client_cert and client_key belong together\n", c->name);
-		return APP_EXIT_CONFIG;
-	}
-	if (or_null(ca_file) && !c->ca_file)
-		return APP_EXIT_UNAVAILABLE;
-	(void)tls_files_changed(c);
-	if (make_tls_client(c, &c->tls, &why) == 0)
-		return 0;
-	fprintf(stderr, "agentboxd: [account %s] %s\n", c->name, status_ok(&why) ? "out of memory" : why.text);
-	return APP_EXIT_CONFIG;
+	c->ca_file = str_dup(ca_file);
+	if (ca_file && !c->ca_file)
+		return -ENOMEM;
+	(void)tls_files_changed(c, conf);
+	r = make_tls_client(c, conf, &c->tls, &said);
+	return r < 0 && !status_ok(&said) ? invalid(c, why, said.text) : r;
 }
 
-static int make_cloud(struct account *c, const char *api_url, const char *domain, const char *sandbox_url)
+int app_account_read(struct account *c, const struct conf *conf, unsigned what, struct status *why)
 {
+	int r = what & APP_ACCOUNT_KEY ? read_key(c, conf, why) : 0;
+
+	if (!r && what & APP_ACCOUNT_PROXY)
+		r = choose_proxy(c, conf, why);
+	return !r && what & APP_ACCOUNT_TLS ? read_tls(c, conf, why) : r;
+}
+
+/* What it was read for is the cloud's now. */
+static void forget_proxy(struct account *c)
+{
+	c->proxy = str_free_secret(c->proxy);
+	free(c->no_proxy);
+	c->no_proxy = NULL;
+}
+
+static int make_cloud(struct account *c, const struct conf *conf, const char *fixed_url, struct status *why)
+{
+	const char *domain = fixed_url ? NULL : or_null(of(c, conf, "domain"));
 	struct app *a = c->app;
 	struct cloud_options o = {
 		.loop = a->loop, .pool = a->pool, .tls = c->tls, .account = c->name,
-		.flavour = app_flavour(a->conf, c->name, secret_text(c->key)),
-		.allow_plain_http = conf_get_bool(a->conf, "account", c->name, "allow_plain_http"),
+		.flavour = app_flavour(conf, c->name, secret_text(c->key)),
+		.allow_plain_http = conf_get_bool(conf, "account", c->name, "allow_plain_http"),
 		.ports_by_domain = a->local_mode,
-		.api_url = or_null(api_url), .domain = or_null(domain), .sandbox_url = or_null(sandbox_url),
+		.api_url = fixed_url ? fixed_url : or_null(of(c, conf, "api_url")), .domain = domain,
+		.sandbox_url = fixed_url ? fixed_url : or_null(of(c, conf, "sandbox_url")),
 		.api_key = secret_text(c->key),
-		.check_key_format = conf_get_bool(a->conf, "account", c->name, "check_key_format"),
-		.header_sandbox_id = get(c, "header_sandbox_id"),
-		.header_sandbox_port = get(c, "header_sandbox_port"),
-		.header_traffic_token = get(c, "header_traffic_token"),
-		.default_user = get(c, "default_user"),
+		.check_key_format = conf_get_bool(conf, "account", c->name, "check_key_format"),
+		.header_sandbox_id = of(c, conf, "header_sandbox_id"),
+		.header_sandbox_port = of(c, conf, "header_sandbox_port"),
+		.header_traffic_token = of(c, conf, "header_traffic_token"),
+		.default_user = of(c, conf, "default_user"),
 		.proxy = c->proxy, .no_proxy = c->no_proxy,
 		.on_key_rejected = on_key_rejected, .on_key_use = on_key_use, .user = c,
 	};
-	struct status why = STATUS_OK;
+	struct status said = STATUS_OK;
+	int r;
 
-	c->domain = strdup(str_is_empty(domain) ? o.flavour->domain : domain);
-	if (!c->domain)
-		return APP_EXIT_UNAVAILABLE;
-	if (cloud_new(&o, &c->cloud, &why) == 0)
-		return 0;
-	fprintf(stderr, "agentboxd: [account %s] %s\n", c->name, status_ok(&why) ? "out of memory" : why.text);
-	return APP_EXIT_CONFIG;
+	c->domain = strdup(domain ? domain : o.flavour->domain);
+	r = c->domain ? cloud_new(&o, &c->cloud, &said) : -ENOMEM;
+	forget_proxy(c);
+	return r < 0 && !status_ok(&said) ? invalid(c, why, said.text) : r;
+}
+
+int app_account_begin(struct account *c, const struct conf *conf, struct status *why)
+{
+	int r = make_cloud(c, conf, NULL, why);
+
+	if (r < 0)
+		return r;
+	(void)run_key_command(c);	/* nobody waits here; calls that need the key do */
+	if (c->key_path && !c->key)
+		log_warn("key_missing", "account=%s file=%s advice=\"write the API key into this file, readable by the daemon "
+			 "only; no restart is needed\"", c->name, log_q(c->key_path));
+	return 0;
+}
+
+void app_account_take(struct account *c, struct account *from)
+{
+	if (from->tls) {
+		free(c->ca_file);
+		c->ca_file = give(from->ca_file);
+		memcpy(c->tls_stat, from->tls_stat, sizeof(c->tls_stat));
+		use_tls(c, give(from->tls));
+	}
+	if (from->proxy_origin) {
+		c->proxy_origin = from->proxy_origin;
+		cloud_set_proxy(c->cloud, give(from->proxy), give(from->no_proxy));
+	}
 }
 
 /* Address, CA and key are set by app_account_point() when agentbox-local is up. */
-static int make_local_account(struct account *c)
+static int make_local_account(struct account *c, struct status *why)
 {
 	int r;
 
 	c->proxy_origin = "default";
-	r = make_cloud(c, "https://localhost", NULL, "https://localhost");
+	r = make_cloud(c, c->app->conf, "https://localhost", why);
 	if (!r)
 		app_local_open(c);
 	return r;
@@ -382,8 +442,8 @@ static int read_key_and_ca(struct account *c, const struct local_info *at, struc
 		status_set(why, R_KEY_MISSING, "%s: %s", c->key_path, secret_error(r));
 		return r;
 	}
-	(void)tls_files_changed(c);
-	r = make_tls_client(c, ret_tls, why);
+	(void)tls_files_changed(c, c->app->conf);
+	r = make_tls_client(c, c->app->conf, ret_tls, why);
 	if (r < 0)
 		*ret_key = secret_free(*ret_key);
 	return r;
@@ -414,21 +474,24 @@ int app_account_point(struct account *c, const struct local_info *at, struct sta
 	return 0;
 }
 
-static int make_account(struct account *c)
+static int make_account(struct account *c, struct status *why)
 {
-	const char *api_url = get(c, "api_url");
-	char why[APP_FOREIGN_MAX];
-	int r = read_key(c);
+	const struct app *a = c->app;
+	int r = app_account_read(c, a->conf, APP_ACCOUNT_KEY, why);
 
-	if (!r && app_key_is_foreign(c->app->conf, c->name, secret_text(c->key), why)) {
-		fprintf(stderr, "agentboxd: [account %s] %s\n", c->name, why);
-		r = APP_EXIT_CONFIG;
-	}
+	if (!r && a->user_mode && c == &a->accounts[0] && !c->key_path && !c->key_command)
+		r = take_environment(c, why);
 	if (!r)
-		r = choose_proxy(c, !str_starts(api_url, "http://"));
-	if (!r)
-		r = make_tls(c, get(c, "ca_file"));
-	return r ? r : make_cloud(c, api_url, get(c, "domain"), get(c, "sandbox_url"));
+		r = app_account_read(c, a->conf, APP_ACCOUNT_PROXY | APP_ACCOUNT_TLS, why);
+	return r ? r : app_account_begin(c, a->conf, why);
+}
+
+bool app_has_account(const struct app *a, const char *name)
+{
+	for (size_t i = 0; i < a->n_accounts; i++)
+		if (str_eq(a->accounts[i].name, name))
+			return true;
+	return false;
 }
 
 int app_accounts_new(struct app *a)
@@ -442,41 +505,57 @@ int app_accounts_new(struct app *a)
 	}
 	for (size_t i = 0; i < MAX(n, (size_t)1); i++) {
 		struct account *c = &a->accounts[i];
+		struct status why = STATUS_OK;
 		int r;
 
 		c->app = a;
-		c->name = n ? conf_instance(a->conf, "account", i) : a->local_mode ? "local" : "default";
+		c->name = strdup(n ? conf_instance(a->conf, "account", i) : a->local_mode ? "local" : "default");
 		a->n_accounts++;
-		r = a->local_mode ? make_local_account(c) : make_account(c);
-		if (r)
-			return r;
+		r = !c->name ? -ENOMEM : a->local_mode ? make_local_account(c, &why) : make_account(c, &why);
+		if (!r)
+			continue;
+		fprintf(stderr, "agentboxd: %s\n", status_ok(&why) ? "out of memory" : why.text);
+		return status_ok(&why) ? APP_EXIT_UNAVAILABLE : APP_EXIT_CONFIG;
 	}
 	return 0;
 }
 
+static void end_account(struct account *c)
+{
+	key_command_cancel(c->key_run);
+	c->key_run = NULL;
+	cloud_free(c->cloud);
+	c->cloud = NULL;
+	if (c->tls && c->app->pool)
+		pool_retire_tls(c->app->pool, c->tls);
+}
+
+static void free_account(struct account *c)
+{
+	tls_client_unref(c->tls);
+	secret_free(c->key);
+	forget_proxy(c);
+	free(c->name);
+	free(c->ca_file);
+	free(c->key_path);
+	free(c->key_command);
+	free(c->domain);
+	*c = (struct account){ 0 };
+}
+
+void app_account_free(struct account *c)
+{
+	if (c->app)
+		end_account(c);
+	free_account(c);
+}
+
 void app_accounts_free(struct app *a)
 {
-	for (size_t i = 0; i < a->n_accounts; i++) {
-		struct account *c = &a->accounts[i];
-
-		key_command_cancel(c->key_run);
-		c->key_run = NULL;
-		cloud_free(c->cloud);
-		c->cloud = NULL;
-		if (c->tls && a->pool)
-			pool_retire_tls(a->pool, c->tls);
-	}
+	for (size_t i = 0; i < a->n_accounts; i++)
+		end_account(&a->accounts[i]);
 	a->pool = pool_free(a->pool);
-	for (size_t i = 0; i < a->n_accounts; i++) {
-		struct account *c = &a->accounts[i];
-
-		tls_client_unref(c->tls);
-		secret_free(c->key);
-		free(c->ca_file);
-		free(c->key_path);
-		free(c->proxy);
-		free(c->no_proxy);
-		free(c->domain);
-	}
+	for (size_t i = 0; i < a->n_accounts; i++)
+		free_account(&a->accounts[i]);
 	a->n_accounts = 0;
 }

@@ -229,20 +229,28 @@ static bool leads_here(const struct app *a, const char *url)
 	return yes;
 }
 
-static int check_loops(const struct app *a)
+bool app_gateway_is_account(const struct app *a, const struct conf *c, const char *account, const char **ret_key)
 {
 	static const char *const keys[] = { "api_url", "sandbox_url" };
 
-	for (size_t i = 0; !a->local_mode && i < a->n_accounts; i++) {
-		for (size_t k = 0; k < ARRAY_SIZE(keys); k++) {
-			const char *url = conf_get(a->conf, "account", a->accounts[i].name, keys[k]);
+	for (size_t k = 0; k < ARRAY_SIZE(keys); k++) {
+		*ret_key = keys[k];
+		if (leads_here(a, conf_get(c, "account", account, keys[k])))
+			return true;
+	}
+	return false;
+}
 
-			if (!leads_here(a, url))
-				continue;
-			fprintf(stderr, "agentboxd: [account %s] %s: %s is this daemon's own gateway; name the cloud's address, or "
-					"start it without what agentboxctl env sets\n", a->accounts[i].name, keys[k], url);
-			return APP_EXIT_CONFIG;
-		}
+static int check_loops(const struct app *a)
+{
+	const char *key;
+
+	for (size_t i = 0; !a->local_mode && i < a->n_accounts; i++) {
+		if (!app_gateway_is_account(a, a->conf, a->accounts[i].name, &key))
+			continue;
+		fprintf(stderr, "agentboxd: [account %s] %s: %s is this daemon's own gateway; name the cloud's address, or start it without "
+				"what agentboxctl env sets\n", a->accounts[i].name, key, conf_get(a->conf, "account", a->accounts[i].name, key));
+		return APP_EXIT_CONFIG;
 	}
 	return 0;
 }

@@ -32,7 +32,7 @@
 #include "daemon/store/store.h"
 #include "daemon/upstream/pool.h"
 
-#define APP_ACCOUNTS_MAX 64u
+#define APP_ACCOUNTS_MAX SANDBOX_ACCOUNTS_MAX
 
 /* FileDescriptorName= of the sockets that a service manager may pass. */
 #define APP_FD_API     "api"
@@ -50,7 +50,7 @@ struct kept_port {
 };
 
 struct account {
-	const char *name;		/* the configuration's */
+	char *name;
 	struct app *app;
 	struct cloud *cloud;
 	struct tls_client *tls;
@@ -58,14 +58,15 @@ struct account {
 	struct stat tls_stat[3];	/* of ca_file, client_cert and client_key when they were last read, or tried */
 	struct secret *key;
 	char *key_path;			/* NULL: from the environment, or none */
-	const char *key_command;	/* NULL = none */
+	char *key_command;		/* NULL = none */
 	struct key_command *key_run;	/* it runs */
 	uint64_t key_run_at_ms;		/* not before */
 	struct stat key_stat;		/* of that file when it was last read, or tried */
 	uint64_t looked_in_pass;	/* at all of these files, last; 0 = never */
-	char *proxy, *no_proxy;
-	const char *proxy_origin;
+	char *proxy, *no_proxy;		/* until they are its cloud's */
+	const char *proxy_origin;	/* static */
 	char *domain;
+	bool retired;			/* the configuration does not have it any more */
 };
 
 struct app {
@@ -156,12 +157,10 @@ void *app_reload_wait(void *user, daemon_reloaded_fn *done, void *done_user, str
 void app_reload_cancel(void *user, void *op);
 void app_reload_free(struct app *a);
 
-/* app_rules.c: what the sections [policy] and [uid] say, but for the accounts of uids, which `accounts` tells; the strings are
- * theirs. 0 or -ENOMEM. */
-must_check int app_rules_read(const struct conf *c, const struct conf *accounts, const struct app_warm *warm,
-			      struct sandbox_core_rules *ret);
+/* app_rules.c: what the sections [policy] and [uid] say; the strings are theirs, or those of the configuration in force. 0 or -ENOMEM. */
+must_check int app_rules_read(const struct app *a, const struct conf *c, const struct app_warm *warm, struct sandbox_core_rules *ret);
 void app_rules_free(struct sandbox_core_rules *rules);
-/* The core goes by them from now on; a uid's account is the one that it had. -ENOMEM: nothing was changed. */
+/* The core goes by them from now on. -ENOMEM: nothing was changed. */
 must_check int app_rules_take(struct app *a, const struct conf *fresh, const struct app_warm *warm);
 
 /* app_limits.c: limits as the configuration has them. */
@@ -181,6 +180,22 @@ must_check int app_uid_limits_reserve(struct app *a, const struct app_uid_limits
 /* All of them are in force from now on, with those of uids, for which there is room. */
 void app_limits_take(struct app *a, const struct app_uid_limits *l);
 
+/* app_reload_accounts.c: what another configuration changes in the accounts. */
+struct app_accounts_change;
+/* On the worker. Reads what the loop takes; what is wrong is added to the configuration's problems. *ret is NULL with --local. -ENOMEM. */
+must_check int app_accounts_read(struct app *a, struct conf *fresh, struct app_accounts_change **ret);
+void app_accounts_change_free(struct app_accounts_change *x);	/* NULL is fine */
+/* Whether there is such an account after the change. */
+bool app_accounts_will_have(const struct app *a, const struct app_accounts_change *x, const char *name);
+/* Whether this key of an account can be taken up; of what comes and what goes as well. */
+bool app_accounts_may_take(const struct app *a, const struct app_accounts_change *x, const struct conf *fresh, const struct conf_key *key,
+			   const char *name);
+/* New ones begin: -ENOMEM, or -errno and `why`, and none did. They end again by app_accounts_undo(). */
+must_check int app_accounts_reserve(struct app *a, struct app_accounts_change *x, const struct conf *fresh, struct status *why);
+void app_accounts_undo(struct app *a, struct app_accounts_change *x);
+/* When the configuration was taken: all the rest, which cannot fail. */
+void app_accounts_take(struct app *a, struct app_accounts_change *x);
+
 /* app_signal.c: what a signal does, from here on. -errno. */
 must_check int app_signals_new(struct app *a);
 /* app_stop.c: SIGTERM and SIGINT stop, the second one of them and SIGQUIT end at once. */
@@ -196,6 +211,21 @@ void app_dump(struct app *a);
 /* app_account.c: every account of the configuration. 0, or an exit code after the reason was printed. */
 must_check int app_accounts_new(struct app *a);
 void app_accounts_free(struct app *a);
+/*
+ * What the configuration, and the files that it names, say of an account, in one that is zeroed but for `app` and `name`; on any thread. 0,
+ * -ENOMEM, or -errno and `why`.
+ */
+#define APP_ACCOUNT_KEY	  1u
+#define APP_ACCOUNT_TLS	  2u
+#define APP_ACCOUNT_PROXY 4u
+must_check int app_account_read(struct account *c, const struct conf *conf, unsigned what, struct status *why);
+/* One of which all was read has a cloud from now on, to which `c` is known, and so does not move. As above. */
+must_check int app_account_begin(struct account *c, const struct conf *conf, struct status *why);
+/* `c` has the TLS and the proxy that were read into `from`, from now on. */
+void app_account_take(struct account *c, struct account *from);
+bool app_has_account(const struct app *a, const char *name);
+/* One that nothing else knows of; zeroed is fine. */
+void app_account_free(struct account *c);
 /* The account's cloud is at this address, with this CA and key. -errno and `why`: it stays as it was. */
 must_check int app_account_point(struct account *c, const struct local_info *at, struct status *why);
 
@@ -254,6 +284,8 @@ int app_gateway_kept_take(struct app *a, const char *address, uint16_t port);
 void app_gateway_kept_add(struct app *a, int fd);
 void app_gateway_kept_end(struct app *a);
 void app_gateway_hand_over(struct app *a);
+/* app_gateway.c: whether an account of the configuration has an address where this gateway listens. */
+bool app_gateway_is_account(const struct app *a, const struct conf *c, const char *account, const char **ret_key);
 void app_gateway_collect(const struct app *a, struct daemon_gateway *ret);
 void app_gateway_free(struct app *a);
 

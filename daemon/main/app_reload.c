@@ -33,6 +33,7 @@ struct reload {
 	struct keys taken, left;
 	struct access_rules access;
 	struct app_uid_limits limits;
+	struct app_accounts_change *accounts;	/* NULL = none, or with --local */
 	char *key_paths[APP_ACCOUNTS_MAX];	/* other ones than before; NULL = the same */
 	int r;			/* -errno: the file could not be read */
 };
@@ -63,6 +64,7 @@ static void reload_free(struct reload *x)
 	keys_free(&x->left);
 	access_rules_fini(&x->access);
 	app_uid_limits_free(&x->limits);
+	app_accounts_change_free(x->accounts);
 	for (size_t i = 0; i < APP_ACCOUNTS_MAX; i++)
 		free(x->key_paths[i]);
 	free(x);
@@ -70,13 +72,16 @@ static void reload_free(struct reload *x)
 
 /* --- on the worker: nobody changes the configuration in force meanwhile --- */
 
-/* A key may come from another file, but for another kind of source, or none, the daemon is started again. */
 static bool is_takeable(const struct reload *x, const struct conf_key *key, const char *instance)
 {
+	const char *account;
+
 	if (str_eq(key->section, "account"))
-		return key->reloadable && conf_is_set(x->app->conf, "account", instance, key->key) &&
-		       conf_is_set(x->fresh, "account", instance, key->key);
-	return key->reloadable;
+		return app_accounts_may_take(x->app, x->accounts, x->fresh, key, instance);
+	if (!str_eq(key->section, "uid") || !str_eq(key->key, "account"))
+		return key->reloadable;
+	account = conf_get(x->fresh, "uid", instance, "account");
+	return str_is_empty(account) || app_accounts_will_have(x->app, x->accounts, account);
 }
 
 static void note_change(const struct conf_key *key, const char *instance, void *user)
@@ -124,9 +129,17 @@ static int split_problems(struct reload *x, char *text)
 	return 0;
 }
 
+static bool will_have(const void *user, const char *name)
+{
+	const struct reload *x = user;
+
+	return app_accounts_will_have(x->app, x->accounts, name);
+}
+
 static void prepare(struct job *j)
 {
 	struct reload *x = container_of(j, struct reload, job);
+	const struct app_known_accounts known = { .has = will_have, .user = x };
 	char why[CONF_FILES_WHY_BYTES];
 
 	x->r = read_conf(x, why);
@@ -139,7 +152,9 @@ static void prepare(struct job *j)
 	if (app_check_trust(x->fresh, &x->files, x->app->user_mode))
 		(void)app_check_conf(x->fresh, x->app->local_mode);
 	if (!conf_errors(x->fresh)[0])
-		x->r = app_warm_read(x->fresh, x->app->conf, x->app->user_mode, &x->warm);
+		x->r = app_accounts_read(x->app, x->fresh, &x->accounts);
+	if (!x->r && !conf_errors(x->fresh)[0])
+		x->r = app_warm_read(x->fresh, &known, x->app->user_mode, &x->warm);
 	if (x->r < 0)
 		return;
 	if (conf_errors(x->fresh)[0]) {
@@ -155,12 +170,12 @@ static void prepare(struct job *j)
 
 /* --- on the loop --- */
 
-static void tell_failure(struct app *a, const struct reload *x)
+static void tell_failure(struct app *a, const struct reload *x, const struct status *st)
 {
 	for (size_t i = 0; i < x->n_lines; i++)
 		log_error("reload_problem", "text=%s", log_q(x->lines[i]));
 	if (x->r < 0)
-		log_error("reload_problem", "text=%s", log_q(strerrordesc_np(-x->r)));
+		log_error("reload_problem", "text=%s", log_q(st->text));
 	log_error("reload_failed", "file=%s action=\"nothing was changed\"", log_q(a->conf_file));
 	(void)notify_status(a->notify, "the reload failed, see the log; what was in force still is");
 	a->said[0] = '\0';
@@ -211,8 +226,8 @@ static void use_key_paths(struct app *a, struct reload *x)
 	}
 }
 
-/* The last steps that may fail, each as a whole: -ENOMEM, and what was in force still is. */
-static int reserve(struct app *a, struct reload *x)
+/* The last steps that may fail: what was in force still is then. */
+static int reserve(struct app *a, struct reload *x, struct status *why)
 {
 	int r = app_status_reserve(a, conf_n_rows(a->conf) + conf_n_rows(x->fresh));
 
@@ -220,7 +235,14 @@ static int reserve(struct app *a, struct reload *x)
 		r = copy_key_paths(a, x);
 	if (!r)
 		r = app_uid_limits_reserve(a, &x->limits);
-	return r ? r : app_rules_take(a, x->fresh, &x->warm);
+	if (!r)
+		r = app_accounts_reserve(a, x->accounts, x->fresh, why);
+	if (r < 0)
+		return r;
+	r = app_rules_take(a, x->fresh, &x->warm);
+	if (r < 0)
+		app_accounts_undo(a, x->accounts);
+	return r;
 }
 
 /* Names are looked up anew as well: somebody may be in other groups now. */
@@ -242,6 +264,7 @@ static void commit(struct app *a, struct reload *x)
 	conf_compare(a->conf, x->fresh, on_change, x);
 	conf_take_instances(a->conf, x->fresh);
 	use_key_paths(a, x);
+	app_accounts_take(a, x->accounts);
 	use_access(a, x);
 	log_setup((enum log_level)number(a, "log_level"));
 	app_limits_take(a, &x->limits);
@@ -288,11 +311,11 @@ static void on_prepared(struct job *j)
 		return;
 	}
 	if (!x->r && !x->n_lines)
-		x->r = reserve(a, x);
-	if (x->r < 0)
+		x->r = reserve(a, x, &st);
+	if (x->r < 0 && status_ok(&st))
 		status_errno(&st, x->r, "reading the configuration");
 	if (x->r < 0 || x->n_lines)
-		tell_failure(a, x);
+		tell_failure(a, x, &st);
 	else
 		commit(a, x);
 	(void)notify_send(a->notify, "READY=1");

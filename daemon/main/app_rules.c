@@ -50,16 +50,6 @@ static int read_policies(const struct conf *c, struct sandbox_core_rules *ret)
 	return 0;
 }
 
-static bool has_instance(const struct conf *c, const char *name)
-{
-	const char *known;
-
-	for (size_t i = 0; (known = conf_instance(c, "uid", i)); i++)
-		if (str_eq(known, name))
-			return true;
-	return false;
-}
-
 uid_t app_uid_of(const struct conf *c, const char *instance)
 {
 	uint32_t uid = 0;
@@ -88,45 +78,49 @@ static uint32_t number_of(const struct conf *c, const char *instance, const char
 	return (uint32_t)conf_get_number(c, "uid", app_uid_section(c, instance, key), key);
 }
 
-static struct sandbox_core_uid read_uid(const struct conf *c, const struct conf *accounts, const char *name)
+/* One that cannot begin before a restart is not there yet: the uid keeps the account that it had. */
+static const char *account_for(const struct app *a, const struct conf *c, const char *name)
 {
-	const char *account = conf_get(accounts, "uid", app_uid_section(accounts, name, "account"), "account");
+	const char *account = conf_get(c, "uid", app_uid_section(c, name, "account"), "account");
 
+	if (!str_is_empty(account) && !app_has_account(a, account))
+		account = conf_get(a->conf, "uid", app_uid_section(a->conf, name, "account"), "account");
+	return str_is_empty(account) ? NULL : account;
+}
+
+static struct sandbox_core_uid read_uid(const struct app *a, const struct conf *c, const char *name)
+{
 	return (struct sandbox_core_uid){
-		.uid = str_eq(name, "*") ? (uid_t)-1 : app_uid_of(has_instance(c, name) ? c : accounts, name),
-		.account = str_is_empty(account) ? NULL : account,
+		.uid = str_eq(name, "*") ? (uid_t)-1 : app_uid_of(c, name),
+		.account = account_for(a, c, name),
 		.max_sandboxes = number_of(c, name, "max_sandboxes"),
 		.creates_per_minute = number_of(c, name, "creates_per_minute"),
 	};
 }
 
-/* One that is in `accounts` alone has lost its limits, and keeps its account. */
-static int read_uids(const struct conf *c, const struct conf *accounts, struct sandbox_core_rules *ret)
+static int read_uids(const struct app *a, const struct conf *c, struct sandbox_core_rules *ret)
 {
-	struct sandbox_core_uid *v = calloc(conf_n_instances(c, "uid") + conf_n_instances(accounts, "uid") + 1, sizeof(*v));
+	struct sandbox_core_uid *v = calloc(conf_n_instances(c, "uid") + 1, sizeof(*v));
 	const char *name;
 
 	if (!v)
 		return -ENOMEM;
-	ret->any = read_uid(c, accounts, "*");
+	ret->any = read_uid(a, c, "*");
 	for (size_t i = 0; (name = conf_instance(c, "uid", i)); i++)
 		if (!str_eq(name, "*"))
-			v[ret->n_uids++] = read_uid(c, accounts, name);
-	for (size_t i = 0; c != accounts && (name = conf_instance(accounts, "uid", i)); i++)
-		if (!has_instance(c, name) && !str_eq(name, "*"))
-			v[ret->n_uids++] = read_uid(c, accounts, name);
+			v[ret->n_uids++] = read_uid(a, c, name);
 	ret->uids = v;
 	return 0;
 }
 
-int app_rules_read(const struct conf *c, const struct conf *accounts, const struct app_warm *warm, struct sandbox_core_rules *ret)
+int app_rules_read(const struct app *a, const struct conf *c, const struct app_warm *warm, struct sandbox_core_rules *ret)
 {
 	int r;
 
 	*ret = (struct sandbox_core_rules){ .warm = warm->v, .n_warm = warm->n };
 	r = read_policies(c, ret);
 	if (!r)
-		r = read_uids(c, accounts, ret);
+		r = read_uids(a, c, ret);
 	if (r < 0)
 		app_rules_free(ret);
 	return r;
@@ -141,7 +135,7 @@ void app_rules_free(struct sandbox_core_rules *rules)
 int app_rules_take(struct app *a, const struct conf *fresh, const struct app_warm *warm)
 {
 	struct sandbox_core_rules rules;
-	int r = app_rules_read(fresh, a->conf, warm, &rules);
+	int r = app_rules_read(a, fresh, warm, &rules);
 
 	if (r < 0)
 		return r;

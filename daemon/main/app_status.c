@@ -139,7 +139,7 @@ static void collect_cloud(struct app *a, size_t i, const struct sandbox_core_cou
 	k->clouds[i] = (struct daemon_cloud){
 		.account = c->name, .domain = unknown ? "" : c->domain,
 		.api_url = unknown ? "" : cloud_api_url(c->cloud),
-		.proxy = without_credentials(c->proxy, k->proxies[i]), .proxy_origin = c->proxy_origin,
+		.proxy = without_credentials(cloud_proxy(c->cloud), k->proxies[i]), .proxy_origin = c->proxy_origin,
 		.key = h.key_rejected ? DAEMON_KEY_REJECTED : h.key_present ? DAEMON_KEY_PRESENT
 									    : DAEMON_KEY_MISSING,
 		.reachable = h.last_failure_at_ms <= h.last_ok_at_ms,

@@ -17,7 +17,7 @@
 
 struct reader {
 	struct conf *c;
-	const struct conf *accounts;
+	const struct app_known_accounts *accounts;
 	const char *name;
 	struct sandbox_warm_entry *e;
 	uid_t *uids;
@@ -345,16 +345,6 @@ static void check_what(struct reader *r)
 	conf_problem(r->c, "%s: %s", place_of_section(r, at), st.text);
 }
 
-static bool has_account(const struct conf *c, const char *name)
-{
-	const char *known;
-
-	for (size_t i = 0; (known = conf_instance(c, "account", i)); i++)
-		if (str_eq(known, name))
-			return true;
-	return false;
-}
-
 static void check_secret(struct reader *r, const char *file)
 {
 	struct secret *s;
@@ -389,8 +379,8 @@ static void read_entry(struct reader *r, bool user_mode)
 
 	e->name = r->name;
 	e->account = *get(r, "account") ? get(r, "account") : NULL;
-	if (e->account && !has_account(r->accounts, e->account))
-		problem(r, "account", e->account, "is no [account NAME] that the daemon runs with; a new one needs a restart");
+	if (e->account && !r->accounts->has(r->accounts->user, e->account))
+		problem(r, "account", e->account, "is no [account NAME] that the daemon runs with: if it is in the file, it needs a restart");
 	e->size = (uint32_t)number(r, "size");
 	e->burst = (uint32_t)number(r, "burst");
 	e->per_hour = (uint32_t)number(r, "per_hour");
@@ -421,7 +411,7 @@ static void check_modes(struct conf *c)
 	}
 }
 
-int app_warm_read(struct conf *c, const struct conf *accounts, bool user_mode, struct app_warm *ret)
+int app_warm_read(struct conf *c, const struct app_known_accounts *accounts, bool user_mode, struct app_warm *ret)
 {
 	size_t n = conf_n_instances(c, "warm");
 	struct app_warm w = { .v = calloc(n + 1, sizeof(*w.v)) };

@@ -13,9 +13,15 @@ struct app_warm {		/* zeroed: none */
 	size_t n;
 };
 
-/* `accounts`: whose accounts there are. Asks the system who the users and groups are, which may take a while. What is wrong is added to
+/* Which accounts there are, or will be when the configuration is taken up. */
+struct app_known_accounts {
+	bool (*has)(const void *user, const char *name);
+	const void *user;
+};
+
+/* Asks the system who the users and groups are, which may take a while. What is wrong is added to
  * the configuration's problems. Texts are the configuration's. -ENOMEM. */
-must_check int app_warm_read(struct conf *c, const struct conf *accounts, bool user_mode, struct app_warm *ret);
+must_check int app_warm_read(struct conf *c, const struct app_known_accounts *accounts, bool user_mode, struct app_warm *ret);
 void app_warm_free(struct app_warm *w);
 /* The default of a [policy] section; UNSET where it does not say. */
 enum sandbox_warm_mode app_warm_mode(const struct conf *c, const char *instance);

@@ -167,9 +167,21 @@ static char *default_config(bool user_mode)
 	return str_printf("%s/.config/agentboxd/agentboxd.conf", home ? home : "");
 }
 
+static bool has_account(const void *user, const char *name)
+{
+	const struct conf *c = user;
+	const char *known;
+
+	for (size_t i = 0; (known = conf_instance(c, "account", i)); i++)
+		if (str_eq(known, name))
+			return true;
+	return false;
+}
+
 /* 0, or the exit code. */
 static int read_config(struct conf *c, const struct args *args, bool user_mode, char **ret_file)
 {
+	const struct app_known_accounts accounts = { .has = has_account, .user = c };
 	struct app_warm warm = { 0 };
 	char *file = args->config ? strdup(args->config) : default_config(user_mode);
 	bool may_pass = false;
@@ -195,7 +207,7 @@ static int read_config(struct conf *c, const struct args *args, bool user_mode, 
 	}
 	if (app_check_trust(c, &files, user_mode))
 		may_pass = app_check_conf(c, args->local);
-	if (app_warm_read(c, c, user_mode, &warm) < 0) {
+	if (app_warm_read(c, &accounts, user_mode, &warm) < 0) {
 		conf_files_fini(&files);
 		return APP_EXIT_UNAVAILABLE;
 	}

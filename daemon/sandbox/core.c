@@ -845,29 +845,91 @@ void sandbox_core_set_graces(struct sandbox_core *core, uint64_t unclaimed_ms, u
 
 /* --- start --- */
 
+static void account_fini(struct account *a)
+{
+	free(a->name);
+	free(a->default_user);
+	*a = (struct account){ 0 };
+}
+
+static int account_init(struct sandbox_core *core, unsigned index, const struct sandbox_core_account *o)
+{
+	struct account *a = &core->accounts[index];
+
+	a->core = core;
+	a->index = index;
+	a->cloud = o->cloud;
+	a->plain_ports = o->plain_ports;
+	a->max_sandboxes = o->max_sandboxes;
+	a->proof.is_needless = o->is_own_cloud;
+	extend_init(&a->extensions);
+	a->cloud_minus_boot_ms = clock_wall_ms() - (int64_t)clock_boot_ms();
+	extend_clock_set(a);
+	if (text_set(&a->name, o->name) == 0 && text_set(&a->default_user, o->default_user) == 0)
+		return 0;
+	account_fini(a);
+	return -ENOMEM;
+}
+
+/* Room for all that there may ever be: rows point to theirs. */
 static int copy_accounts(struct sandbox_core *core, const struct sandbox_core_options *o)
 {
-	core->accounts = calloc(o->n_accounts, sizeof(*core->accounts));
+	int r = 0;
+
+	core->accounts = calloc(SANDBOX_ACCOUNTS_MAX, sizeof(*core->accounts));
 	if (!core->accounts)
 		return -ENOMEM;
-	core->n_accounts = o->n_accounts;
-	for (size_t i = 0; i < o->n_accounts; i++) {
-		struct account *a = &core->accounts[i];
-
-		a->core = core;
-		a->index = (unsigned)i;
-		a->cloud = o->accounts[i].cloud;
-		a->plain_ports = o->accounts[i].plain_ports;
-		a->max_sandboxes = o->accounts[i].max_sandboxes;
-		a->proof.is_needless = o->accounts[i].is_own_cloud;
-		extend_init(&a->extensions);
-		a->cloud_minus_boot_ms = clock_wall_ms() - (int64_t)clock_boot_ms();
-		extend_clock_set(a);
-		if (text_set(&a->name, o->accounts[i].name) < 0 ||
-		    text_set(&a->default_user, o->accounts[i].default_user) < 0)
-			return -ENOMEM;
+	for (size_t i = 0; !r && i < o->n_accounts; i++) {
+		r = account_init(core, (unsigned)i, &o->accounts[i]);
+		core->n_accounts += !r;
 	}
+	return r;
+}
+
+int sandbox_core_add_account(struct sandbox_core *core, const struct sandbox_core_account *o)
+{
+	struct account *a = &core->accounts[core->n_accounts];
+	int r;
+
+	must(core->n_accounts < SANDBOX_ACCOUNTS_MAX && !core_account_by_name(core, o->name));
+	r = account_init(core, (unsigned)core->n_accounts, o);
+	if (r < 0)
+		return r;
+	r = sync_add(core, a);
+	if (r < 0) {
+		account_fini(a);
+		return r;
+	}
+	core->n_accounts++;
+	proof_add(a);
 	return 0;
+}
+
+void sandbox_core_drop_account(struct sandbox_core *core)
+{
+	struct account *a = &core->accounts[core->n_accounts - 1];
+
+	must(!a->n_alive);
+	proof_drop(a);
+	sync_drop(a);
+	account_fini(a);
+	core->n_accounts--;
+}
+
+void sandbox_core_set_account(struct sandbox_core *core, const char *name, uint32_t max_sandboxes, bool retired)
+{
+	struct account *a = core_account_by_name(core, name);
+
+	if (!a)
+		return;
+	a->max_sandboxes = max_sandboxes;
+	a->retired = retired;
+	warm_poke_all(core);
+}
+
+bool sandbox_core_left_rows(const struct sandbox_core *core, const char *account)
+{
+	return map_get_str(&core->strangers, account) != NULL;
 }
 
 static void free_policies(struct sandbox_core_policy *v, size_t n)
@@ -1032,7 +1094,7 @@ int sandbox_core_new(const struct sandbox_core_options *o, struct sandbox_core *
 
 	if (!core)
 		return -ENOMEM;
-	must(o->n_accounts && o->sha256);
+	must(o->n_accounts && o->n_accounts <= SANDBOX_ACCOUNTS_MAX && o->sha256);
 	core->magic = CORE_MAGIC;
 	core->loop = o->loop;
 	core->store = o->store;
@@ -1108,6 +1170,16 @@ static void sandbox_bury(void *p)
 	free(core);
 }
 
+static void free_strangers(struct sandbox_core *core)
+{
+	size_t pos = 0;
+	char *name;
+
+	while ((name = map_next(&core->strangers, &pos)))
+		free(name);
+	map_fini(&core->strangers);
+}
+
 struct sandbox_core *sandbox_core_free(struct sandbox_core *core)
 {
 	if (!core)
@@ -1151,11 +1223,10 @@ struct sandbox_core *sandbox_core_free(struct sandbox_core *core)
 	map_fini(&core->holder_map);
 	events_fini(core);
 	free_policies(core->policies, core->n_policies);
-	for (size_t i = 0; i < core->n_accounts; i++) {
-		free(core->accounts[i].name);
-		free(core->accounts[i].default_user);
-	}
+	for (size_t i = 0; i < core->n_accounts; i++)
+		account_fini(&core->accounts[i]);
 	free(core->accounts);
+	free_strangers(core);
 	free(core->uids);
 	/* Behind the operations that are buried already: their holders refer to the core when they are freed. */
 	loop_bury(core->loop, &core->grave, sandbox_bury, core);

@@ -40,6 +40,7 @@ struct account {
 	char *name, *default_user;
 	struct cloud *cloud;
 	bool plain_ports;
+	bool retired;			/* it was taken out of the configuration: nothing new is made in it */
 	uint32_t max_sandboxes;
 	uint32_t n_alive;		/* sandboxes that are not gone: index.h */
 	struct tree by_start;		/* index_node.of_account */
@@ -100,8 +101,9 @@ struct sandbox_core {
 	uint32_t magic;
 	struct loop *loop;
 	struct store *store;
-	struct account *accounts;
+	struct account *accounts;	/* with room for SANDBOX_ACCOUNTS_MAX */
 	size_t n_accounts;
+	struct map strangers;		/* names of other accounts that the store has rows of: name → the same, heap */
 	struct uid_limit *uids;
 	size_t n_uids;
 	struct uid_limit any;		/* the limits of every other uid; its counters are not used */
@@ -366,6 +368,9 @@ void core_attempts_cancel(struct sandbox_core *core);
 
 must_check int sync_start(struct sandbox_core *core);
 void sync_stop(struct sandbox_core *core);
+/* The same for one account that comes later, or goes. -ENOMEM: it is as if it had not come. */
+must_check int sync_add(struct sandbox_core *core, struct account *a);
+void sync_drop(struct account *a);
 /* This sandbox has ended: one of too many of its uid? Then some are forgotten soon. */
 void sync_note_ended(const struct sandbox *b);
 /* The last list of this account was complete and nothing in it was odd. */

@@ -31,6 +31,22 @@ struct saved_row {
 	union row row;
 };
 
+/* NULL: it is not configured, which is noted. */
+static struct account *row_account(struct loader *ld, const char *name)
+{
+	struct account *a = core_account_by_name(ld->core, name);
+	char *copy;
+
+	if (a || map_get_str(&ld->core->strangers, name))
+		return a;
+	copy = strdup(name);
+	if (!copy || map_put_str(&ld->core->strangers, copy, copy) < 0) {
+		free(copy);
+		ld->err = -ENOMEM;
+	}
+	return NULL;
+}
+
 static void on_table(enum row_table table, size_t n_rows, void *user)
 {
 	struct loader *ld = user;
@@ -42,7 +58,7 @@ static void on_table(enum row_table table, size_t n_rows, void *user)
 static void load_sandbox(const struct row_sandbox *r, void *user)
 {
 	struct loader *ld = user;
-	struct account *a = core_account_by_name(ld->core, r->account);
+	struct account *a = row_account(ld, r->account);
 	struct sandbox *b;
 	int e;
 
@@ -64,7 +80,7 @@ static void load_sandbox(const struct row_sandbox *r, void *user)
 static void load_name(const struct row_name *r, void *user)
 {
 	struct loader *ld = user;
-	struct account *a = core_account_by_name(ld->core, r->account);
+	struct account *a = row_account(ld, r->account);
 	struct name_slot *n;
 	struct sandbox *b;
 
@@ -117,7 +133,7 @@ int core_load_request(struct sandbox_core *core, const struct row_request *r)
 static void load_request(const struct row_request *r, void *user)
 {
 	struct loader *ld = user;
-	const struct account *a = core_account_by_name(ld->core, r->account);
+	const struct account *a = row_account(ld, r->account);
 	const struct sandbox *b = a ? core_find(ld->core, a, r->object) : NULL;
 	int e = 0;
 
@@ -162,6 +178,7 @@ static void load_intent(const struct row_intent *r, void *user)
 {
 	struct loader *ld = user;
 
+	(void)row_account(ld, r->account);
 	save(ld, ROW_TABLE_intent, r, &ld->intents);
 }
 
@@ -169,6 +186,7 @@ static void load_copy(const struct row_copy *r, void *user)
 {
 	struct loader *ld = user;
 
+	(void)row_account(ld, r->account);
 	save(ld, ROW_TABLE_copy, r, &ld->copies);
 }
 
@@ -193,7 +211,7 @@ static void load_warm(const struct row_warm *r, void *user)
 static void load_snapshot(const struct row_snapshot *r, void *user)
 {
 	struct loader *ld = user;
-	int e = snapshot_load(ld->core, r);
+	int e = row_account(ld, r->account) ? snapshot_load(ld->core, r) : 0;
 
 	if (e < 0)
 		ld->err = e;

@@ -180,28 +180,38 @@ void proof_load(struct sandbox_core *core)
 	}
 }
 
+static void follow_key(struct account *a)
+{
+	if (a->proof.is_needless)
+		return;
+	cloud_on_key_changed(a->cloud, on_key_changed, a);
+	on_key_changed(a);
+}
+
+void proof_add(struct account *a)
+{
+	timer_init(&a->proof.timer, a->core->loop, on_timer, a);
+	follow_key(a);
+}
+
+void proof_drop(struct account *a)
+{
+	cloud_on_key_changed(a->cloud, NULL, NULL);
+	cloud_call_cancel(a->proof.call);
+	a->proof.call = NULL;
+	timer_clear(&a->proof.timer);
+}
+
 void proof_start(struct sandbox_core *core)
 {
-	for (size_t i = 0; i < core->n_accounts; i++) {
-		struct account *a = &core->accounts[i];
-
-		if (a->proof.is_needless)
-			continue;
-		cloud_on_key_changed(a->cloud, on_key_changed, a);
-		on_key_changed(a);
-	}
+	for (size_t i = 0; i < core->n_accounts; i++)
+		follow_key(&core->accounts[i]);
 }
 
 void proof_stop(struct sandbox_core *core)
 {
-	for (size_t i = 0; i < core->n_accounts; i++) {
-		struct account *a = &core->accounts[i];
-
-		cloud_on_key_changed(a->cloud, NULL, NULL);
-		cloud_call_cancel(a->proof.call);
-		a->proof.call = NULL;
-		timer_clear(&a->proof.timer);
-	}
+	for (size_t i = 0; i < core->n_accounts; i++)
+		proof_drop(&core->accounts[i]);
 }
 
 bool proof_is_strange(const struct account *a, struct status *ret_why)

@@ -37,5 +37,8 @@ void proof_start(struct sandbox_core *core);
 /* True: the key is not trusted, and *ret_why says what to do. Calls that write an intent before they ask the cloud look here first. */
 bool proof_is_strange(const struct account *a, struct status *ret_why);
 void proof_stop(struct sandbox_core *core);
+/* The same for one account that comes later, without rows, or goes. */
+void proof_add(struct account *a);
+void proof_drop(struct account *a);
 
 #endif

@@ -38,6 +38,8 @@ struct sandbox_target {
 	enum sandbox_state state;	/* RUNNING, or the last thing known while the cloud is away */
 };
 
+#define SANDBOX_ACCOUNTS_MAX 64u
+
 struct sandbox_core_account {
 	const char *name;
 	struct cloud *cloud;
@@ -173,6 +175,16 @@ struct sandbox_core_counts {
 };
 /* Changes sandbox_core_account.plain_ports; an unknown account is ignored. */
 void sandbox_core_set_plain_ports(struct sandbox_core *core, const char *account, bool plain_ports);
+/*
+ * Accounts that come and go while the daemon runs. One more, as in the options and of a new name, after which the rules may name it:
+ * -ENOMEM. The one that was added last, of which no rule knows, goes again. `retired`: it is in the configuration no more; it extends
+ * and ends what it has, and makes nothing (ACCOUNT_NOT_FOUND).
+ */
+must_check int sandbox_core_add_account(struct sandbox_core *core, const struct sandbox_core_account *o);
+void sandbox_core_drop_account(struct sandbox_core *core);
+void sandbox_core_set_account(struct sandbox_core *core, const char *name, uint32_t max_sandboxes, bool retired);
+/* The store has rows of this account, which the start left alone since it was not configured: only another start takes them up. */
+bool sandbox_core_left_rows(const struct sandbox_core *core, const char *account);
 /* The account's cloud was away and is back: its list is asked for at once, not when its time comes. An unknown account is ignored. */
 void sandbox_core_reconcile(struct sandbox_core *core, const char *account);
 /* Replaces the rules. Policy defaults apply to sandboxes made from now on; a uid's new limits count the sandboxes that it has.

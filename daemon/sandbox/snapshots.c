@@ -279,8 +279,6 @@ int snapshot_load(struct sandbox_core *core, const struct row_snapshot *r)
 	struct snap *s;
 	int e;
 
-	if (!a)
-		return 0;
 	e = snapshots_add(core, a, r->id, &s);
 	if (!e)
 		e = text_set(&s->source, r->source);

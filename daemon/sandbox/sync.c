@@ -462,6 +462,54 @@ void sync_note_ended(const struct sandbox *b)
 
 /* --- start and end --- */
 
+static int listing_start(struct listing *g, struct account *a)
+{
+	struct loop *loop = a->core->loop;
+
+	g->account = a;
+	a->listing = g;
+	list_init(&g->waiters);
+	list_init(&g->next);
+	list_init(&g->informed);
+	timer_init(&g->timer, loop, on_period, g);
+	timer_init(&g->patience, loop, on_patience, g);
+	timer_init(&g->stale, loop, on_stale, g);
+	reconcile_init(&g->reconcile, a, sync_lacks, sync_on_reconciled);
+	defer_init_later(&g->freeing, loop, on_freeing, g);
+	return timer_set(&g->timer, clock_boot_ms());
+}
+
+static void listing_stop(struct listing *g)
+{
+	timer_clear(&g->timer);
+	timer_clear(&g->patience);
+	timer_clear(&g->stale);
+	cloud_call_cancel(g->call);
+	reconcile_end(&g->reconcile);
+	defer_cancel(&g->freeing);
+	cloud_list_free(g->list);
+	cloud_list_free(g->fresh);
+	cloud_list_free(g->old);
+	must(list_is_empty(&g->waiters) && list_is_empty(&g->next) && list_is_empty(&g->informed));
+	g->account->listing = NULL;
+	*g = (struct listing){ 0 };
+}
+
+int sync_add(struct sandbox_core *core, struct account *a)
+{
+	struct listing *g = &core->sync->listings[a->index];
+	int r = listing_start(g, a);
+
+	if (r < 0)
+		listing_stop(g);
+	return r;
+}
+
+void sync_drop(struct account *a)
+{
+	listing_stop(a->listing);
+}
+
 int sync_start(struct sandbox_core *core)
 {
 	struct sync *s = calloc(1, sizeof(*s));
@@ -474,23 +522,11 @@ int sync_start(struct sandbox_core *core)
 	list_init(&s->queued);
 	list_init(&s->running);
 	core->sync = s;
-	s->listings = calloc(core->n_accounts, sizeof(*s->listings));
+	s->listings = calloc(SANDBOX_ACCOUNTS_MAX, sizeof(*s->listings));
 	if (!s->listings)
 		return -ENOMEM;
 	for (size_t i = 0; i < core->n_accounts; i++) {
-		struct listing *g = &s->listings[i];
-
-		g->account = &core->accounts[i];
-		g->account->listing = g;
-		list_init(&g->waiters);
-		list_init(&g->next);
-		list_init(&g->informed);
-		timer_init(&g->timer, core->loop, on_period, g);
-		timer_init(&g->patience, core->loop, on_patience, g);
-		timer_init(&g->stale, core->loop, on_stale, g);
-		reconcile_init(&g->reconcile, g->account, sync_lacks, sync_on_reconciled);
-		defer_init_later(&g->freeing, core->loop, on_freeing, g);
-		r = timer_set(&g->timer, clock_boot_ms());
+		r = listing_start(&s->listings[i], &core->accounts[i]);
 		if (r < 0)
 			return r;
 	}
@@ -516,23 +552,9 @@ void sync_stop(struct sandbox_core *core)
 	if (!s)
 		return;
 	timer_clear(&s->prune);
-	for (size_t i = 0; s->listings && i < core->n_accounts; i++) {
-		struct listing *g = &s->listings[i];
-
-		if (!g->account)
-			continue;
-		timer_clear(&g->timer);
-		timer_clear(&g->patience);
-		timer_clear(&g->stale);
-		cloud_call_cancel(g->call);
-		reconcile_end(&g->reconcile);
-		defer_cancel(&g->freeing);
-		cloud_list_free(g->list);
-		cloud_list_free(g->fresh);
-		cloud_list_free(g->old);
-		must(list_is_empty(&g->waiters) && list_is_empty(&g->next) && list_is_empty(&g->informed));
-		g->account->listing = NULL;
-	}
+	for (size_t i = 0; s->listings && i < core->n_accounts; i++)
+		if (s->listings[i].account)
+			listing_stop(&s->listings[i]);
 	drop_verifies(&s->queued);
 	drop_verifies(&s->running);
 	free(s->listings);

@@ -593,11 +593,12 @@ def test_policies_are_taken_up(cloud, folder):
 
 
 def test_limits_of_uids_are_taken_up(cloud, folder):
-    """What a uid has counts for a limit that came later; a raised one lets it go on, a removed one is none. An account is not
-    taken up: the uid keeps its own."""
+    """What a uid has counts for a limit that came later; a raised one lets it go on, a removed one is none. In another
+    account it counts as well."""
     m = Manager(folder)
     uid = "uid %d" % os.getuid()
-    conf = {"account other": {"api_url": cloud.url, "sandbox_url": cloud.url, "ca_file": cloud.ca, "proxy": "none"},
+    conf = {"account other": {"api_url": cloud.url, "sandbox_url": cloud.url, "ca_file": cloud.ca, "proxy": "none",
+                              "api_key_command": "echo " + cloud.key},
             "uid 4000000": {"max_sandboxes": "9"}}
     with contextlib.closing(m), contextlib.closing(m.start(cloud, conf=conf)) as d, Api(d.socket) as api:
         m.wait("READY=1")
@@ -616,14 +617,14 @@ def test_limits_of_uids_are_taken_up(cloud, folder):
             return {(v.section, v.key) for v in r.taken}, {(v.section, v.key) for v in r.need_restart}
 
         assert step("[uid 4000000]\nmax_sandboxes = 9\n", "[%s]\nmax_sandboxes = 2\naccount = other\n" % uid) == \
-            ({("uid 4000000", "max_sandboxes"), (uid, "max_sandboxes")}, {(uid, "account")})
+            ({("uid 4000000", "max_sandboxes"), (uid, "max_sandboxes"), (uid, "account")}, set())
         assert "limited to 2 sandboxes" in refused()
         step("max_sandboxes = 2\n", "max_sandboxes = 3\ncreates_per_minute = 1\n")
-        assert api.call("SandboxService.Create").account == "default"
+        assert api.call("SandboxService.Create").account == "other"
         assert "limited to 3 sandboxes" in refused()
         step("max_sandboxes = 3\n", "max_sandboxes = 30\n")
         assert "may create 1 sandboxes a minute" in refused()
-        step("max_sandboxes = 30\ncreates_per_minute = 1\n", "")
+        step("max_sandboxes = 30\ncreates_per_minute = 1\naccount = other\n", "")
         assert api.call("SandboxService.Create").account == "default"
 
 
@@ -645,7 +646,7 @@ def test_a_file_that_others_can_write_is_not_taken(cloud, folder):
         problems = list(api.call("DaemonService.Reload").problems)
         assert len(problems) == 1 and problems[0].startswith("%s:%d: [account default] ca_file: " % (d.conf_path, line_of(d, "ca_file")))
         os.chmod(ca, 0o644)
-        assert [v.key for v in api.call("DaemonService.Reload").taken] == ["drain_timeout"]
+        assert [v.key for v in api.call("DaemonService.Reload").taken] == ["drain_timeout", "ca_file"]
 
 
 def test_another_key_file_is_taken_up(cloud, folder):

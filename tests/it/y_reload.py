@@ -9,9 +9,13 @@ import pytest
 
 import harness
 from api import Api, ApiError
+from fakecloud import FakeCloud
+from fakecloud.certs import Authority
+from fakeproxy import FakeProxy
 from harness import until
+from i_proxy import NAMED
 from u_pool import connections, pool
-from y_manager import rewrite
+from y_manager import folder, rewrite  # noqa: F401
 
 UID = "uid %d" % os.getuid()
 
@@ -177,3 +181,168 @@ def test_connections_of_the_gateway(cloud):
         rewrite(d, ("max_connections = 20", "max_connections = 16"))
         took(api)
         assert connect()[1] == b"" and b"HTTP" in (inside[0][0].recv(4096) + ask(inside[0][0]))
+
+
+# -- how the cloud is reached
+
+def test_the_proxy(cloud):
+    """New connections go through the one of the file, whose password is nowhere to be read; then through none."""
+    with FakeProxy(cloud.port, user="u:one-secret") as one, FakeProxy(cloud.port, user="u:two-secret") as two, \
+            running(cloud, {"account default": {"api_url": NAMED, "sandbox_url": NAMED.replace("api.", "sandbox."), "proxy": one.url}}) \
+            as (d, api):
+        assert api.call("SandboxService.Create").id and len(one.seen) == 1
+        rewrite(d, ("proxy = " + one.url, "proxy = " + two.url))
+        assert took(api) == {"account default proxy"}
+        assert api.call("SandboxService.Create").id and (len(one.seen), len(two.seen)) == (1, 1)
+        shown = api.call("DaemonService.Status").clouds[0]
+        assert shown.proxy.endswith(str(two.port)) and "secret" not in shown.proxy + d.log() + d.ctl("config", "show").stdout
+        rewrite(d, ("proxy = " + two.url, "proxy = none"))
+        took(api)
+        with pytest.raises(ApiError):       # there is no such name without one
+            api.call("SandboxService.Create", timeout=3)
+        assert (len(one.seen), len(two.seen)) == (1, 1)
+        rewrite(d, ("proxy = none", "proxy = socks5://nowhere"))
+        assert "[account default] proxy: is neither none" in api.call("DaemonService.Reload").problems[0]
+
+
+def test_the_ca(cloud, tmp_path):
+    """New connections believe what the file names now. One that is no CA is a problem, and nothing changes."""
+    other = Authority(str(tmp_path), "another CA").cert
+    (tmp_path / "none").write_text("no certificate\n")
+    with running(cloud, {}) as (d, api):
+        box = api.call("SandboxService.Create").id
+        gate = cloud.gate()
+        cloud.script("waiting", [("stdout", b"x"), ("gate", gate)])
+        run = api.stream("CommandService.Run", sandbox=box, shell="waiting")
+        while next(run).WhichOneof("event") != "output":
+            pass
+        rewrite(d, ("ca_file = " + cloud.ca, "ca_file = %s/none" % tmp_path))
+        assert "none" in api.call("DaemonService.Reload").problems[0]
+        api.call("SandboxService.Create")
+        rewrite(d, ("ca_file = %s/none" % tmp_path, "ca_file = " + other))
+        assert took(api) == {"account default ca_file"}
+        with pytest.raises(ApiError) as e:
+            api.call("SandboxService.Create", timeout=3)
+        assert e.value.reason in ("TLS_UNTRUSTED", "DEADLINE_REQUEST"), e.value
+        rewrite(d, ("ca_file = " + other, "ca_file = " + cloud.ca))
+        took(api)
+        assert api.call("SandboxService.Create").id
+        gate.release()
+        assert list(run)[-1].exited.exit_code == 0      # its connection lived on
+
+
+# -- accounts
+
+@pytest.fixture(name="second")
+def make_second():
+    with FakeCloud() as cloud:
+        yield cloud
+
+
+def section(cloud, d, name="other", **more):
+    """The text of an account of this cloud."""
+    key = os.path.join(d.home, name + "-key")
+    with open(key, "w", encoding="ascii") as f:
+        os.fchmod(f.fileno(), 0o600)
+        f.write(cloud.key + "\n")
+    keys = dict({"api_url": cloud.url, "sandbox_url": cloud.url, "ca_file": cloud.ca, "api_key_file": key, "proxy": "none"}, **more)
+    return "[account %s]\n" % name + "".join("%s = %s\n" % kv for kv in keys.items())
+
+
+def append(d, text):
+    with open(d.conf_path, "a", encoding="utf-8") as f:
+        f.write(text)
+
+
+def left(api):
+    r = api.call("DaemonService.Reload")
+    assert not r.problems, r
+    return {"%s %s" % (v.section, v.key) for v in r.need_restart}
+
+
+def test_an_account_comes_and_goes(cloud, second):
+    """A uid goes over to it and makes its sandboxes there. When it is taken out of the file, what it has is kept and ended as before, and
+    nothing is made; back in the file, it makes again."""
+    with running(cloud, {}) as (d, api):
+        before = api.call("SandboxService.Create").id
+        text = section(second, d)
+        append(d, text + "[%s]\naccount = other\n" % UID)
+        assert took(api) == {"account other " + k for k in ("api_url", "sandbox_url", "ca_file", "api_key_file", "proxy")} | {UID + " account"}
+        box = api.call("SandboxService.Create", sandbox_timeout=60)
+        assert box.account == "other" and alive(second, box.id) and not box.id in cloud.by_id
+        assert {(c.account, c.key) for c in api.call("DaemonService.Status").clouds} == {("default", 1), ("other", 1)}
+        assert "".join(e.output.data.decode() for e in api.stream("CommandService.Run", sandbox=box.id, shell="echo there")
+                       if e.WhichOneof("event") == "output") == "there\n"
+        assert d.ctl("inspect", before).stdout and api.call("SandboxService.Kill", sandbox=before).found and not alive(cloud, before)
+
+        rewrite(d, (text, ""), ("[%s]\naccount = other\n" % UID, ""))
+        assert left(api) == {"account other " + k for k in ("api_url", "sandbox_url", "ca_file", "api_key_file", "proxy")}
+        assert "account_retired account=other" in d.log()
+        assert api.call("SandboxService.Create").account == "default"
+        for call, args in (("SandboxService.Create", {"account": "other"}), ("SandboxService.Fork", {"sandbox": box.id, "count": 1})):
+            with pytest.raises(ApiError) as e:
+                api.call(call, **args)
+            assert e.value.reason == "ACCOUNT_NOT_FOUND" and "taken out of the configuration" in e.value.text
+        api.call("SandboxService.SetTimeout", sandbox=box.id, sandbox_timeout=300)
+        assert second.sandbox(box.id).end_at - second.now() > 200
+
+        append(d, text)
+        assert left(api) == set() and "account_back account=other" in d.log()
+        assert api.call("SandboxService.Create", account="other").account == "other"
+        rewrite(d, (text, ""))
+        left(api)
+        assert api.call("SandboxService.Kill", sandbox=box.id).found and not alive(second, box.id)
+
+
+def alive(cloud, sandbox):
+    return cloud.sandbox(sandbox).fate is None
+
+
+def test_a_limit_of_an_account(cloud):
+    with running(cloud, {"account default": {"max_sandboxes": "1"}}) as (d, api):
+        api.call("SandboxService.Create")
+        with pytest.raises(ApiError) as e:
+            api.call("SandboxService.Create")
+        assert e.value.reason == "QUOTA_UID"
+        rewrite(d, ("max_sandboxes = 1", "max_sandboxes = 2"))
+        assert took(api) == {"account default max_sandboxes"} and api.call("SandboxService.Create").id
+
+
+def test_an_account_with_a_problem_does_not_begin(cloud, second):
+    """Nor does another one beside it, and nothing else changes."""
+    with running(cloud, {"daemon": {"drain_timeout": "20s"}}) as (d, api):
+        good, bad = section(second, d), section(second, d, "bad")
+        os.chmod(os.path.join(d.home, "bad-key"), 0o644)
+        append(d, good + bad)
+        rewrite(d, ("drain_timeout = 20s", "drain_timeout = 3s"))
+        said = api.call("DaemonService.Reload").problems
+        assert any("bad-key" in t and "others can read it" in t for t in said), said
+        rewrite(d, ("ca_file = %s\napi_key_file = %s/bad-key" % (second.ca, d.home), "ca_file = /dev/null\napi_key_file = %s/other-key" % d.home))
+        said = api.call("DaemonService.Reload").problems
+        assert len(said) == 1 and "[account bad]" in said[0] and "/dev/null" in said[0], said
+        assert [c.account for c in api.call("DaemonService.Status").clouds] == ["default"] and "account_begun" not in d.log()
+        rewrite(d, (bad.replace(second.ca, "/dev/null").replace("bad-key", "other-key"), ""))
+        assert "account other api_url" in took(api)
+        assert api.call("SandboxService.Create", account="other").account == "other"
+
+
+def test_accounts_that_wait_for_a_restart(cloud, second, folder):  # noqa: F811
+    """The first one of the file is that of all who are told none: another one is a restart. So is one of which the state has rows that this
+    run did not read."""
+    with running(cloud, {}, folder=folder) as (d, api):
+        text = section(second, d)
+        with open(d.conf_path, encoding="utf-8") as f:
+            own = f.read()
+        rewrite(d, (own, text + own))
+        assert "account other api_url" in left(api)
+        rewrite(d, (text + own, own + text))
+        took(api)
+        box = api.call("SandboxService.Create", account="other").id
+    with running(cloud, {}, folder=folder) as (d, api):
+        assert "rows_of_other_accounts" in d.log()
+        append(d, section(second, d) + "[%s]\naccount = other\n" % UID)
+        assert left(api) >= {"account other api_url", UID + " account"}
+        assert api.call("SandboxService.Create").account == "default"
+    with running(cloud, {"account other": dict(t.split(" = ", 1) for t in section(second, d).splitlines()[1:])}, folder=folder) as (d, api):
+        assert api.call("SandboxService.Get", sandbox=box).account == "other" and api.call("SandboxService.Kill", sandbox=box).found
+        assert not alive(second, box)

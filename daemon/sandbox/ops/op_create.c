@@ -385,6 +385,10 @@ static bool is_account_full(struct sandbox_core *core, struct account *a, uint32
 bool core_refused_by_limits(struct sandbox_core *core, struct account *a, uid_t uid, uint32_t n,
 			    struct status *st)
 {
+	if (a->retired) {
+		status_set(st, R_ACCOUNT_NOT_FOUND, "account %s was taken out of the configuration: nothing new is made in it", a->name);
+		return true;
+	}
 	if (is_account_full(core, a, n)) {
 		status_set(st, R_QUOTA_UID, "account %s is limited to %u sandboxes", a->name, a->max_sandboxes);
 		return true;

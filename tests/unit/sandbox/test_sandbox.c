@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Lifecycle against a fake cloud: what callers are answered, and what the cloud was asked. */
+#include <errno.h>
+
 #include "daemon/sandbox/core.h"
 #include "daemon/sandbox/rules/tags.h"
 #include "proto/cloud/model.h"
@@ -1059,6 +1061,54 @@ TEST(versions_of_agents)
 	CHECK_INT(a.st.reason, R_TEMPLATE_TOO_OLD);
 	UNTIL(&w, fake_alive(w.fake) == ARRAY_SIZE(fine));
 	fake_agent = "0.6.13";
+	world_free(&w);
+}
+
+/* One that comes while the daemon runs: its uid makes there. Retired, it keeps and ends what it has, and makes nothing; a start without it
+ * leaves its rows alone, and says so. */
+TEST(accounts_come_and_go)
+{
+	struct sandbox_core_account third = { .name = "third", .default_user = "user" };
+	struct sandbox_core_uid of_bob = { .uid = bob.uid, .account = "third" };
+	struct sandbox_core_rules rules = { .uids = &of_bob, .n_uids = 1 };
+	struct create c = a_create("r1");
+	struct cloud *cloud;
+	struct answer a, b;
+	struct world w;
+
+	world_new(&w);
+	policy_default(&rules.policy);
+	CHECK_INT(sandbox_core_set_rules(w.core, &rules), -EINVAL);
+	cloud = third.cloud = fake_cloud(w.fake, w.loop);
+	CHECK(!sandbox_core_add_account(w.core, &third));
+	sandbox_core_drop_account(w.core);	/* what came with it failed */
+	CHECK_INT(sandbox_core_set_rules(w.core, &rules), -EINVAL);
+	CHECK(!sandbox_core_add_account(w.core, &third));
+	CHECK(!sandbox_core_set_rules(w.core, &rules));
+	c.who = &bob;
+	a = do_create(&w, &c);
+	CHECK(status_ok(&a.st));
+	CHECK_STR(core_find(w.core, &w.core->accounts[1], a.id)->account->name, "third");
+
+	sandbox_core_set_account(w.core, "third", 0, true);
+	b = do_create(&w, &c);		/* a repeat makes nothing */
+	CHECK_STR(b.id, a.id);
+	c.request_id = "r2";
+	b = do_create(&w, &c);
+	CHECK_INT(b.st.reason, R_ACCOUNT_NOT_FOUND);
+	sandbox_core_set_account(w.core, "third", 2, false);
+	b = do_create(&w, &c);
+	CHECK(status_ok(&b.st));
+	c.request_id = "r3";
+	CHECK_INT(do_create(&w, &c).st.reason, R_QUOTA_UID);
+	sandbox_core_set_account(w.core, "third", 2, true);
+	CHECK(do_kill(&w, &bob, b.id).yes);
+
+	CHECK(!sandbox_core_left_rows(w.core, "third"));
+	w.core = sandbox_core_free(w.core);
+	fake_cloud_free(cloud);
+	world_restart(&w);
+	CHECK(sandbox_core_left_rows(w.core, "third") && !sandbox_core_left_rows(w.core, "default"));
 	world_free(&w);
 }
 

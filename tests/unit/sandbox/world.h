@@ -210,7 +210,8 @@ static inline void check_kept(const struct sandbox_core *core)
 
 static inline void world_stop(struct world *w)
 {
-	check_kept(w->core);
+	if (w->core)
+		check_kept(w->core);
 	w->core = sandbox_core_free(w->core);
 	w->store = store_close(w->store);
 	fake_cloud_free(w->cloud);
