@@ -42,12 +42,15 @@ static void cmd_lease_row(struct table *t, const struct ab_lease *l)
 static int list(struct cli *cli)
 {
 	static const char *const heads[] = { "LEASE", "SANDBOX", "UID", "PID", "EXPIRES", "LABEL", NULL };
+	static const char *const spare[] = { "PID", "UID", NULL };
 	const char *sandbox = cli->args.n_words > 1 ? cli->args.words[1] : NULL;
 	struct ab_lease_list *page = NULL, *next;
 	struct table t;
 	int r = EXIT_OK, r_table;
 
 	table_begin(&t, heads);
+	t.spare = spare;
+	t.cuts_last = true;
 	do {
 		if (ab_lease_list(cli->client, sandbox, 1000, page ? page->next_page_token : NULL, NULL, &next)) {
 			r = fail_client(cli);

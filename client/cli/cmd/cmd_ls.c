@@ -149,9 +149,12 @@ static int print_table(const struct sandboxes *s)
 {
 	static const char *const heads[] = { "ID", "NAME", "STATE", "TEMPLATE", "STARTED", "ENDS", "LEFT",
 					     "OWNER", "LEASES", "POLICY", "METADATA", NULL };
+	static const char *const spare[] = { "STARTED", "METADATA", "POLICY", "ENDS", "OWNER", "LEASES", NULL };
 	struct table t;
 
 	table_begin(&t, heads);
+	t.spare = spare;
+	t.cuts_last = true;
 	for (size_t i = 0; i < s->n; i++)
 		cmd_ls_row(&t, s->v[i], cli_wall_ms());
 	return table_end(&t);

@@ -97,10 +97,12 @@ static int print_table(const struct ab_metric_list *l)
 {
 	static const char *const heads[] = { "AT", "CPU", "CPU %", "MEM", "MEM TOTAL", "CACHE", "DISK",
 					     "DISK TOTAL", NULL };
+	static const char *const spare[] = { "DISK TOTAL", "MEM TOTAL", "CACHE", NULL };
 	struct table t;
 	char buf[32];
 
 	table_begin(&t, heads);
+	t.spare = spare;
 	for (size_t i = 0; i < l->n; i++) {
 		const struct ab_metric *m = &l->items[i];
 		const int64_t sizes[] = { m->mem_used, m->mem_total, m->mem_cache, m->disk_used, m->disk_total };

@@ -25,9 +25,11 @@ static int print_origins(const struct ab_daemon_status *s)
 {
 	static const char *const heads[] = { "ORIGIN", "ACCOUNT", "PROTOCOL", "CONNS", "STREAMS", "WAITING", "CALLS",
 					     "DIALS", "LOST", "GOAWAYS", "AGAIN", NULL };
+	static const char *const spare[] = { "AGAIN", "DIALS", "GOAWAYS", "PROTOCOL", "LOST", "ACCOUNT", "CALLS", NULL };
 	struct table t;
 
 	table_begin(&t, heads);
+	t.spare = spare;
 	for (size_t i = 0; i < s->n_pool; i++) {
 		const struct ab_origin_status *o = &s->pool[i];
 
@@ -49,10 +51,12 @@ static int print_origins(const struct ab_daemon_status *s)
 static int print_conns(const struct ab_daemon_status *s)
 {
 	static const char *const heads[] = { "PEER", "ORIGIN", "STATE", "STREAMS", "MAX", "RTT", "AGE", "SILENT", NULL };
+	static const char *const spare[] = { "MAX", "SILENT", "AGE", NULL };
 	struct table t;
 	char buf[32];
 
 	table_begin(&t, heads);
+	t.spare = spare;
 	for (size_t i = 0; i < s->n_pool; i++)
 		for (size_t k = 0; k < s->pool[i].n_conns; k++) {
 			const struct ab_connection_status *c = &s->pool[i].conns[k];

@@ -104,12 +104,15 @@ static void cmd_ps_print_json(const struct ab_command *c)
 static int cmd_ps_run(struct cli *cli)
 {
 	static const char *const heads[] = { "PID", "COMMAND", "STATE", "USER", "STARTED", "WORDS", NULL };
+	static const char *const spare[] = { "STARTED", "USER", NULL };
 	struct ab_command_list_options o = { .ended = cli->args.all, .page_size = 1000 };
 	struct ab_command_list *page = NULL, *next;
 	struct table t;
 	int r = EXIT_OK, r_table;
 
 	table_begin(&t, heads);
+	t.spare = spare;
+	t.cuts_last = true;
 	do {
 		o.page_token = page ? page->next_page_token : NULL;
 		if (ab_command_list(cli->client, cli->args.words[0], &o, NULL, &next)) {

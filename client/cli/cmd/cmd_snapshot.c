@@ -67,6 +67,7 @@ static void cmd_snapshot_row(struct table *t, const struct ab_snapshot *s)
 static int list(struct cli *cli)
 {
 	static const char *const heads[] = { "SNAPSHOT", "NAMES", "OF", "MADE", NULL };
+	static const char *const spare[] = { "OF", NULL };
 	const struct args *a = &cli->args;
 	struct ab_snapshot_list_options o = { .sandbox = a->n_words > 1 ? a->words[1] : NULL, .name = a->name,
 					      .page_size = 1000, .cached = a->cached };
@@ -75,6 +76,7 @@ static int list(struct cli *cli)
 	int r = EXIT_OK, r_table;
 
 	table_begin(&t, heads);
+	t.spare = spare;
 	do {
 		o.page_token = page ? page->next_page_token : NULL;
 		if (ab_snapshot_list(cli->client, &o, NULL, &next)) {

@@ -48,12 +48,15 @@ static void cmd_token_row(struct table *t, const struct ab_token *x)
 static int cmd_token_list(struct cli *cli)
 {
 	static const char *const heads[] = { "TOKEN", "CREATED", "EXPIRES", "PID", "SANDBOXES", "LABEL", NULL };
+	static const char *const spare[] = { "PID", "CREATED", NULL };
 	struct ab_token_list *l;
 	struct table t;
 
 	if (ab_token_list(cli->client, NULL, &l))
 		return fail_client(cli);
 	table_begin(&t, heads);
+	t.spare = spare;
+	t.cuts_last = true;
 	for (size_t i = 0; i < l->n; i++) {
 		if (cli->args.json)
 			cmd_token_print_json(l->items[i]);

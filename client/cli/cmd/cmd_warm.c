@@ -56,12 +56,15 @@ static void cmd_warm_row(struct table *t, const struct ab_warm *w)
 static int cmd_warm_list(struct cli *cli)
 {
 	static const char *const heads[] = { "NAME", "TEMPLATE", "READY", "COMING", "WAITING", "HITS", "MISSES", "HOUR", "STATE", NULL };
+	static const char *const spare[] = { "HOUR", "MISSES", "HITS", "TEMPLATE", NULL };
 	struct ab_warm_list *l;
 	struct table t;
 
 	if (ab_warm_list(cli->client, NULL, &l))
 		return fail_client(cli);
 	table_begin(&t, heads);
+	t.spare = spare;
+	t.cuts_last = true;
 	for (size_t i = 0; i < l->n; i++) {
 		if (cli->args.json)
 			cmd_warm_print_json(&l->items[i]);

@@ -23,9 +23,13 @@ static int print_overview(FILE *f)
 {
 	fputs("usage: agentboxctl [-s SOCKET | --context NAME] [--json] [--wait D] COMMAND …\n"
 	      "Sandboxes, through the local agentboxd.\n\n", f);
-	for (size_t i = 0; i < n_commands; i++)
-		fprintf(f, "  %-12s %.*s\n", commands[i]->name, (int)strcspn(commands[i]->help, "\n"),
-			commands[i]->help);
+	for (size_t i = 0; i < n_commands; i++) {
+		char line[256];
+
+		(void)snprintf(line, sizeof(line), "%.*s", (int)strcspn(commands[i]->help, "\n"), commands[i]->help);
+		fprintf(f, "  %-12s ", commands[i]->name);
+		print_wrapped(f, 15, line);
+	}
 	fputs("\nagentboxctl help COMMAND says more.\n", f);
 	return f == stdout ? EXIT_OK : EXIT_USAGE;
 }

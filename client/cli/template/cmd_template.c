@@ -164,9 +164,11 @@ static int print_templates(const struct rows *s)
 {
 	static const char *const heads[] = { "TEMPLATE", "NAMES",  "STATUS", "CPUS", "MEMORY",
 					     "PUBLIC",	 "UPDATED", "LAST USED", "USES", NULL };
+	static const char *const spare[] = { "LAST USED", "PUBLIC", "USES", "UPDATED", "CPUS", NULL };
 	struct table t;
 
 	table_begin(&t, heads);
+	t.spare = spare;
 	for (size_t i = 0; i < s->n; i++)
 		cmd_template_row(&t, s->v[i]);
 	return table_end(&t);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "client/cli/term/cli.h"
+#include "client/cli/term/out.h"
 
 const struct opt opt_globals[] = {
 	OPT('s', "socket", OPT_TEXT, socket, "PATH", "the daemon's socket"),
@@ -285,14 +286,20 @@ static void print_opts(const struct command *cmd, const struct opt *o, size_t n)
 			       o[i].letter ? o[i].letter : ' ', o[i].letter ? "," : " ", o[i].name,
 			       o[i].value ? " " : "", o[i].value ? o[i].value : "");
 
-		printf("  %-26s %s\n", left, o[i].help);
+		printf("  %-26s ", left);
+		print_wrapped(stdout, 3 + (strlen(left) > 26 ? strlen(left) : 26), o[i].help);
 	}
 }
 
 void opt_print_help(const struct command *cmd)
 {
-	printf("usage: agentboxctl %s [options]%s%s\n%s\n\noptions:\n", cmd->name, *cmd->words ? " " : "",
-	       cmd->words, cmd->help);
+	char line[256];
+
+	(void)snprintf(line, sizeof(line), "agentboxctl %s [options]%s%s", cmd->name, *cmd->words ? " " : "", cmd->words);
+	printf("usage: ");
+	print_wrapped(stdout, strlen("usage: "), line);
+	print_wrapped(stdout, 0, cmd->help);
+	printf("\noptions:\n");
 	print_opts(cmd, cmd->opts, cmd->n_opts);
 	print_opts(cmd, opt_globals, opt_n_globals);
 }

@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
+
+#include "client/cli/term/term.h"
 
 /* --- JSON --- */
 
@@ -253,29 +256,139 @@ static size_t width(const char *s)
 	return n;
 }
 
-int table_end(struct table *t)
-{
-	size_t widths[TABLE_COLUMNS_MAX] = { 0 };
+#define CUT_MIN 20u	/* characters that are left of what is cut */
 
-	for (size_t i = 0; i < t->n_cells && !t->failed && !t->quiet; i++) {
+struct layout {
+	size_t widths[TABLE_COLUMNS_MAX];
+	bool hidden[TABLE_COLUMNS_MAX];
+	size_t last;			/* the last column that is shown */
+};
+
+static size_t total(const struct table *t, struct layout *l)
+{
+	size_t sum = 0;
+
+	for (size_t i = 0; i < t->columns; i++) {
+		if (l->hidden[i])
+			continue;
+		sum += l->widths[i] + 2;
+		l->last = i;
+	}
+	return sum ? sum - 2 : 0;
+}
+
+static void hide(const struct table *t, struct layout *l, const char *head)
+{
+	for (size_t i = 0; i < t->columns; i++)
+		l->hidden[i] |= !strcmp(t->cells[i], head);
+}
+
+/* What cutting can save. */
+static size_t slack(const struct table *t, const struct layout *l)
+{
+	return t->cuts_last && l->widths[l->last] > CUT_MIN ? l->widths[l->last] - CUT_MIN : 0;
+}
+
+static void lay_out(const struct table *t, struct layout *l)
+{
+	const char *const *spare = t->spare;
+	uint32_t cols = 0, rows;
+	size_t sum;
+
+	for (size_t i = 0; i < t->n_cells; i++) {
 		size_t w = width(t->cells[i]);
 
-		if (w > widths[i % t->columns])
-			widths[i % t->columns] = w;
+		if (w > l->widths[i % t->columns])
+			l->widths[i % t->columns] = w;
 	}
-	for (size_t i = 0; i < t->n_cells; i++) {
-		bool last = (i + 1) % t->columns == 0;
+	sum = total(t, l);
+	if (!isatty(STDOUT_FILENO))
+		return;
+	term_size(&cols, &rows);
+	for (; sum > cols + slack(t, l) && spare && *spare; spare++) {
+		hide(t, l, *spare);
+		sum = total(t, l);
+	}
+	if (sum > cols && sum <= cols + slack(t, l))
+		l->widths[l->last] -= sum - cols;
+}
 
-		if (!t->failed && !t->quiet)
-			printf("%s%*s", t->cells[i],
-			       last ? 0 : (int)(widths[i % t->columns] - width(t->cells[i]) + 2),
-			       last ? "\n" : "");
+/* At most so many characters of it. */
+static void cut(char *s, size_t n)
+{
+	while (*s && n--) {
+		size_t k = utf8_length((const unsigned char *)s);
+
+		s += k ? k : 1;
+	}
+	*s = '\0';
+}
+
+static void print_cell(const struct layout *l, size_t column, char *text)
+{
+	if (l->hidden[column])
+		return;
+	if (column == l->last) {
+		cut(text, l->widths[column]);
+		puts(text);
+	} else {
+		printf("%s%*s", text, (int)(l->widths[column] - width(text) + 2), "");
+	}
+}
+
+int table_end(struct table *t)
+{
+	struct layout l = { 0 };
+	bool shows = !t->failed && !t->quiet;
+
+	if (shows)
+		lay_out(t, &l);
+	for (size_t i = 0; i < t->n_cells; i++) {
+		if (shows)
+			print_cell(&l, i % t->columns, t->cells[i]);
 		free(t->cells[i]);
 	}
 	free(t->cells);
 	if (t->failed && !t->quiet)
 		fputs("agentboxctl: out of memory\n", stderr);
 	return t->failed ? EXIT_ERROR : EXIT_OK;
+}
+
+/* --- text --- */
+
+void print_wrapped(FILE *f, size_t indent, const char *text)
+{
+	uint32_t cols, rows;
+	size_t at = indent;
+
+	if (!isatty(fileno(f))) {
+		fprintf(f, "%s\n", text);
+		return;
+	}
+	term_size(&cols, &rows);
+	while (*text) {
+		size_t n = strcspn(text, " \n");
+		size_t w = 0;
+
+		for (size_t i = 0; i < n; i++)
+			w += ((unsigned char)text[i] & 0xc0) != 0x80;
+		if (at > indent && at + 1 + w > cols) {
+			fprintf(f, "\n%*s", (int)indent, "");
+			at = indent;
+		} else if (at > indent) {
+			fputc(' ', f);
+			at++;
+		}
+		fprintf(f, "%.*s", (int)n, text);
+		at += w;
+		text += n;
+		if (*text == '\n') {
+			fprintf(f, "\n%*s", (int)indent, "");
+			at = indent;
+		}
+		text += *text != '\0';
+	}
+	fputc('\n', f);
 }
 
 /* --- values --- */

@@ -34,11 +34,16 @@ void json_choice(struct json *j, const char *key, enum ab_choice c);
 void json_pairs(struct json *j, const char *key, const struct ab_pair *v, size_t n);
 void json_words(struct json *j, const char *key, const char *const *v, size_t n);
 
+/* The rest of a line of which `indent` columns are written, and a newline. On a terminal its further lines begin below its first word. */
+void print_wrapped(FILE *f, size_t indent, const char *text);
+
 #define TABLE_COLUMNS_MAX 12u
 
 struct table {
 	char **cells;		/* row after row, the head first */
 	size_t n_cells, cap, columns;
+	const char *const *spare;	/* heads of columns that are left out, in this order, on a terminal that is too narrow; NULL = none */
+	bool cuts_last;		/* there the last column is cut at the edge, too */
 	bool failed;		/* without memory */
 	bool quiet;		/* only free it */
 };
@@ -48,7 +53,7 @@ void table_begin(struct table *t, const char *const *heads);
 /* The next cell; text may hold anything. */
 void table_cell(struct table *t, const char *text);
 void table_number(struct table *t, uint64_t n);
-/* Prints it; a line has no blanks at its end. 0, or EXIT_ERROR without memory. */
+/* Prints it; a line has no blanks at its end. What is not a terminal gets every column whole. 0, or EXIT_ERROR without memory. */
 int table_end(struct table *t);
 
 /* "2026-08-21T10:00:00Z", "-" for 0. */
