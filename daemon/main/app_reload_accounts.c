@@ -62,7 +62,7 @@ bool app_accounts_may_take(const struct app *a, const struct app_accounts_change
 {
 	if (is_new(x, name))
 		return true;
-	if (!key->reloadable || !has_instance(fresh, name))
+	if (!key->reloadable || !app_has_account(a, name) || !has_instance(fresh, name))
 		return false;
 	/* A key may come from another file, but for another kind of source, or none, the daemon is started again. */
 	return !str_eq(key->key, "api_key_file") ||

@@ -334,7 +334,8 @@ def test_accounts_that_wait_for_a_restart(cloud, second, folder):  # noqa: F811
         with open(d.conf_path, encoding="utf-8") as f:
             own = f.read()
         rewrite(d, (own, text + own))
-        assert "account other api_url" in left(api)
+        r = api.call("DaemonService.Reload")
+        assert {v.key for v in r.need_restart} == {"api_url", "sandbox_url", "ca_file", "api_key_file", "proxy"} and not r.taken
         rewrite(d, (text + own, own + text))
         took(api)
         box = api.call("SandboxService.Create", account="other").id
