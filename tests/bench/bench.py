@@ -3,10 +3,12 @@
 
 CPU of a server is read from the scheduler (ns), summed over its threads; figures are the median of the rounds.
 """
+import contextlib
 import os
 import re
 import shutil
 import socket
+import sqlite3
 import statistics
 import struct
 import subprocess
@@ -148,6 +150,7 @@ def bench_get(rig):
                 "<= 1.5" if label != "64 clients" else "", "us")
             if clients == 1 and streams == 1:
                 row("Get, 1 client: p50", col("ours", 2), col("peer", 2), "gRPC C++", "<= 0.9", "us")
+                row("the floor, 1 client: p50", col("floor", 2), col("peer", 2), "gRPC C++", "", "us")
     finally:
         peer.close()
         floor.close()
@@ -261,6 +264,10 @@ def bench_first(rig):
                     rounds["sdk"].append(wall(sdk, env))
             row("fresh process, 20 ms away: exec ID -- true", rounds["exec"], [20.0], "one round trip", "<= 1.5", "ms")
             row("fresh process, 20 ms away: exec ID -- true", rounds["exec"], rounds["curl"], "curl, one call", "<= 0.5", "ms")
+            start = [h2load(rig.local.url, "/process.Process/Start", WRAPPED, 100, 1, 1, direct_start(rig), rig.local.pid)[2] / 1000
+                     for _ in range(5)]
+            row("fresh process, 20 ms away: exec ID -- true", rounds["exec"], [20 + a + b for a, b in zip(rounds["get"], start)],
+                "a round trip, get, the programs", "", "ms")
             row("fresh process: get ID, cached", rounds["get"], rounds["curl"], "curl, one call", "<= 0.5", "ms")
             if sdk:
                 row("fresh process: get ID, cached", rounds["get"], rounds["sdk"], "npm SDK, getInfo", "<= 0.1", "ms")
@@ -341,6 +348,27 @@ INSTANT = """keepalive_requests 1000000000; default_type application/json;
     location / { return 200 '[]'; }""" % (BOX % "$sid", BOX % "$asked")
 
 
+def sync_ms(folder):
+    """The p50 of what each commit has to do at the least, on the disk of this folder."""
+    times = []
+    with open(os.path.join(folder, "synced"), "wb", buffering=0) as f:
+        for _ in range(100):
+            begin = time.monotonic()
+            f.write(bytes(4096))
+            os.fdatasync(f.fileno())
+            times.append((time.monotonic() - begin) * 1000)
+    return statistics.median(times)
+
+
+def read_rows_ms(home):
+    """SQLite alone: every column of every sandbox is decoded, and nothing made of it."""
+    with contextlib.closing(sqlite3.connect("file:%s/state/agentboxd.db?mode=ro" % home, uri=True)) as db:
+        columns = [c[1] for c in db.execute("pragma table_info(sandbox)")]
+        begin = time.monotonic()
+        db.execute("select sum(%s) from sandbox" % " + ".join("coalesce(length(%s), 0)" % c for c in columns)).fetchone()
+        return (time.monotonic() - begin) * 1000
+
+
 def bench_creates(rig):
     """Creates by 64 clients on a cloud that answers at once, each with its intent on disk; then a restart with all of them."""
     n = 10000
@@ -349,21 +377,27 @@ def bench_creates(rig):
     d = harness.Daemon(cloud, conf=conf)
     try:
         request = grpc_frame(rig.api.build(rig.api.message("CreateSandboxRequest"), {"template": "base"}))
-        direct, rates, p50, p50_direct = [], [], [], []
+        direct, rates, p50, p50_direct, syncs, work = [], [], [], [], [], []
         for _ in range(ROUNDS):
-            r, _, p = h2load(d.socket, "/agentbox.v1.SandboxService/Create", request, n // ROUNDS + 1, 64, 1, GRPC, d.pid)
+            r, used, p = h2load(d.socket, "/agentbox.v1.SandboxService/Create", request, n // ROUNDS + 1, 64, 1, GRPC, d.pid)
             rates.append(r)
+            work.append(used)
+            syncs.append(sync_ms(d.home))
             p50.append(h2load(d.socket, "/agentbox.v1.SandboxService/Create", request, 100, 1, 1, GRPC, d.pid)[2] / 1000)
             r, _, p = h2load(cloud.url, "/sandboxes", b"{}", 3000, 64, 1, [("content-type", "application/json")], cloud.program.pid)
             direct.append(r)
             p50_direct.append(h2load(cloud.url, "/sandboxes", b"{}", 100, 1, 1, [], cloud.program.pid)[2] / 1000)
         row("create, 64 clients, an instant cloud: calls/s", rates, [5000.0], "the goal", ">= 1")
+        row("create, 64 clients: calls/s", rates, direct, "nginx directly")
+        row("create, 64 clients: CPU of each", work, [1e6 / 12000], "what 12,000/s leave it", "<= 1", "us")
         row("create, 1 client: p50", p50, p50_direct, "nginx directly", "", "ms")
+        row("create, 1 client: p50", p50, syncs, "4 KiB written and synced beside it", "<= 3", "ms")
         with Api(d.socket) as api:
             known = api.call("DaemonService.Status").counts.sandboxes_running
         d.stop()
-        ready = []
+        ready, read = [], []
         for _ in range(ROUNDS):
+            read.append(read_rows_ms(d.home))
             begin = time.monotonic()
             d = harness.Daemon(cloud, conf=conf, folder=d.home)
             with Api(d.socket, like=rig.api) as api:
@@ -372,6 +406,7 @@ def bench_creates(rig):
             if _ < ROUNDS - 1:
                 d.stop()
         row("restart with %d sandboxes: to the first answer" % known, ready, [1000.0], "the goal", "<= 1", "ms")
+        row("restart with %d sandboxes: to the first answer" % known, ready, read, "SQLite reading each column", "", "ms")
         time.sleep(5)           # what the start brings
         before = cpu_ns(d.pid)
         time.sleep(5)           # the idleness that is measured
@@ -474,6 +509,13 @@ def p99(values):
     return sorted(values)[len(values) * 99 // 100]
 
 
+def run_directly(rig, n):
+    """Seconds in which so many of the same programs begin and end when the agent itself is asked, a hundred at once."""
+    begin = time.monotonic()
+    h2load(rig.local.url, "/process.Process/Start", WRAPPED, n * part, 1, 100, direct_start(rig), rig.local.pid)
+    return time.monotonic() - begin
+
+
 def bench_streams(rig):
     """1,000 commands at once, one stream each; twenty of them tick, the others are silent. The added latency of a chunk
     is against the agent's own streams."""
@@ -510,6 +552,7 @@ def bench_streams(rig):
                 t.join()
         assert len(ours) == len(theirs) == ticking * ticks
         row("1,000 command streams: all are started after", [took], [2.0], "the goal", "<= 1", "s")
+        row("1,000 command streams: all are started after", [took], [run_directly(rig, n - ticking)], "the same programs, directly", "", "s")
         row("1,000 command streams: connections", [float(dials(d))], [13.0], "the goal", "<= 1")
         row("1,000 command streams: memory of each", [per_stream], [4.0], "the goal", "<= 1", "KiB")
         row("1,000 command streams: a chunk's latency, p50", [statistics.median(ours)], [statistics.median(theirs)],
@@ -542,19 +585,30 @@ def first_bytes(rig):
     return times
 
 
+# The programs that a Run has beside its own: a shell that looks for setsid, and setsid.
+WRAPPED = b'{"process":{"cmd":"/bin/sh","args":["-c","[ -x /usr/bin/setsid ] && exec /usr/bin/setsid -- /bin/true"]},"stdin":false}'
+WRAPPED = struct.pack(">BI", 0, len(WRAPPED)) + WRAPPED
+
+
+def direct_start(rig):
+    return [("content-type", "application/connect+json"), ("connect-protocol-version", "1")] + rig.client.identity(rig.identity)
+
+
 def bench_exit(rig):
     """`true`: a whole Run against the agent's Start, both by h2load; and when its first event comes, both by Python."""
     run = grpc_frame(rig.api.build(rig.api.message("StartCommandRequest"), {
         "sandbox": rig.box, "argv": {"args": ["true"]}}))
     start = b'{"process":{"cmd":"/bin/true"},"stdin":false}'
-    direct = [("content-type", "application/connect+json"), ("connect-protocol-version", "1")] + \
-        rig.client.identity(rig.identity)
-    ours, theirs, cpu = [], [], []
+    direct = direct_start(rig)
+    ours, theirs, wrapped = [], [], []
     hwm = rig.d.hwm_kb()
     for _ in range(ROUNDS):
         ours.append(h2load(rig.d.socket, "/agentbox.v1.CommandService/Run", run, 300, 1, 1, GRPC, rig.d.pid))
         theirs.append(h2load(rig.local.url, "/process.Process/Start", struct.pack(">BI", 0, len(start)) + start, 300, 1, 1,
                              direct, rig.local.pid))
+        wrapped.append(h2load(rig.local.url, "/process.Process/Start", WRAPPED, 300, 1, 1, direct, rig.local.pid))
+    row("Run true, 1 client: start to exit, p50", [x[2] / 1000 for x in ours], [x[2] / 1000 for x in wrapped],
+        "direct Start of the same programs", "", "ms")
     row("Run true, 1 client: start to exit, p50", [x[2] / 1000 for x in ours], [x[2] / 1000 for x in theirs],
         "direct Start", "", "ms")
     row("Run true: daemon CPU", [x[1] for x in ours], [x[1] for x in theirs], "agentbox-local's, direct", "", "us")
