@@ -34,6 +34,15 @@ static bool differs(const struct conf *a, const struct conf *b, const char *name
 	return !str_eq(conf_get(a, "account", name, key), conf_get(b, "account", name, key));
 }
 
+/* One that was taken out and comes back as another cloud's begins with a restart. */
+static bool is_the_same(const struct conf *a, const struct conf *b, const char *name)
+{
+	for (unsigned i = 0; i < conf_n_keys; i++)
+		if (str_eq(conf_keys[i].section, "account") && !conf_keys[i].reloadable && differs(a, b, name, conf_keys[i].key))
+			return false;
+	return true;
+}
+
 /*
  * Whether this account may begin now. Not where the first one of the file is another: it is that of all who are told none. Nor with rows
  * that the start left alone.
@@ -93,7 +102,7 @@ static int read_changes(struct app_accounts_change *x, struct app *a, struct con
 		unsigned what = 0;
 
 		/* The first one stays that of all who are told none until another is it, after a restart. */
-		x->gone[i] = i && !has_instance(fresh, name);
+		x->gone[i] = i && (!has_instance(fresh, name) || (a->accounts[i].retired && !is_the_same(a->conf, fresh, name)));
 		if (!has_instance(fresh, name))
 			continue;
 		if (differs(a->conf, fresh, name, "ca_file") || differs(a->conf, fresh, name, "client_cert") ||

@@ -286,6 +286,10 @@ def test_an_account_comes_and_goes(cloud, second):
         api.call("SandboxService.SetTimeout", sandbox=box.id, sandbox_timeout=300)
         assert second.sandbox(box.id).end_at - second.now() > 200
 
+        other = text.replace("sandbox_url = " + second.url, "sandbox_url = " + cloud.url)
+        append(d, other)
+        assert left(api) == {"account other sandbox_url"} and "account_back" not in d.log()
+        rewrite(d, (other, ""))
         append(d, text)
         assert left(api) == set() and "account_back account=other" in d.log()
         assert api.call("SandboxService.Create", account="other").account == "other"
