@@ -79,6 +79,8 @@ struct request {
 	struct status *refusal;		/* owned: the cloud's refusal, which answers repeats until refused_until_ms; NULL = none */
 	uint64_t refused_until_ms;	/* BOOTTIME */
 	uint64_t known_since_ms;	/* BOOTTIME: since when it is in memory */
+	bool unwritten;			/* it got a sandbox that was there already, and no write of that has succeeded yet */
+	uint32_t writes;		/* such writes under way, and those whose callers have left */
 };
 
 #define CREATES_WINDOW_MS 60000u

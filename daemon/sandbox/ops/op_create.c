@@ -226,13 +226,17 @@ static void on_other_claimed(struct sandbox_op *op, const struct status *st, boo
 		op_fail(op, st);
 }
 
-/* Answers a repeat with the request id's sandbox, as it is now. */
+static void record_request(struct sandbox_op *op, struct request *q);
+
+/* Answers a repeat with the request id's sandbox, as it is now. Another call's write of that may still fail: this one writes it too. */
 static void answer_request(struct sandbox_op *op, struct request *q)
 {
 	struct sandbox *b = core_find(op->core, q->account, q->object);
 	struct status st;
 
-	if (b && warm_joins(b, op, on_other_claimed)) {
+	if (q->unwritten) {
+		record_request(op, q);
+	} else if (b && warm_joins(b, op, on_other_claimed)) {
 		return;
 	} else if (b && is_stale(op, b)) {
 		ask_about(op, b);
@@ -270,8 +274,12 @@ static void on_request_recorded(struct sandbox_op *op, const struct status *st)
 	struct args *a = op->args;
 	struct request *q = core_find_request(op->core, op->who.uid, REQUEST_CREATE, a->c.request_id);
 
+	if (q && q->writes)
+		q->writes--;
+	if (q && status_ok(st))
+		q->unwritten = false;
 	/* A repeat must not be answered from a row that memory alone has. */
-	if (!status_ok(st) && q && !q->attempt)
+	if (q && q->unwritten && !q->writes && !q->attempt)
 		core_forget_request(op->core, q);
 	if (!status_ok(st))
 		op_fail(op, st);
@@ -281,19 +289,30 @@ static void on_request_recorded(struct sandbox_op *op, const struct status *st)
 		op_fail_errno(op, -EIO);
 }
 
+static void record_request(struct sandbox_op *op, struct request *q)
+{
+	struct store_tx *t;
+
+	if (store_tx_new(op->core->store, &t) < 0) {
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	q->writes++;
+	core_put_request(t, q);
+	op_commit(op, t, on_request_recorded);
+}
+
 static void answer_named(struct sandbox_op *op, struct sandbox *b)
 {
 	struct args *a = op->args;
 	struct request *q;
-	struct store_tx *t;
 
 	if (!a->c.request_id) {
 		answer_sandbox(op, b, source_of(op, b));
 		return;
 	}
 	if (core_need_request(op->core, op->who.uid, REQUEST_CREATE, a->c.request_id, &q) < 0 ||
-	    text_set(&q->object, b->id) < 0 || index_request_set_tag(op->core, q, b->id) < 0 ||
-	    store_tx_new(op->core->store, &t) < 0) {
+	    text_set(&q->object, b->id) < 0 || index_request_set_tag(op->core, q, b->id) < 0) {
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
@@ -301,8 +320,8 @@ static void answer_named(struct sandbox_op *op, struct sandbox *b)
 	q->account = b->account;
 	q->step = ROW_REQUEST_DONE;
 	q->used_at_ms = clock_wall_ms();
-	core_put_request(t, q);
-	op_commit(op, t, on_request_recorded);
+	q->unwritten = true;
+	record_request(op, q);
 }
 
 static enum verdict check_name(struct sandbox_op *op, struct name_slot *n)

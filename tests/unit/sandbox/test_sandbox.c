@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Lifecycle against a fake cloud: what callers are answered, and what the cloud was asked. */
 #include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include "daemon/sandbox/core.h"
 #include "daemon/sandbox/rules/tags.h"
@@ -1109,6 +1111,43 @@ TEST(accounts_come_and_go)
 	fake_cloud_free(cloud);
 	world_restart(&w);
 	CHECK(sandbox_core_left_rows(w.core, "third") && !sandbox_core_left_rows(w.core, "default"));
+	world_free(&w);
+}
+
+/* Two calls with one request id get the sandbox that has their name: each answer is on disk, or it is none. The second was answered from
+ * memory while the first one's row was being written, which a full disk refused. */
+TEST(a_request_id_that_another_call_writes)
+{
+	struct rlimit old, full;
+	struct answer a, b;
+	struct create c;
+	struct world w;
+
+	world_new(&w);
+	c = a_create("r1");
+	c.name = "n";
+	a = do_create(&w, &c);
+	CHECK(status_ok(&a.st));
+	c.request_id = "r2";
+	CHECK_INT(getrlimit(RLIMIT_FSIZE, &old), 0);
+	full = (struct rlimit){ .rlim_cur = 1, .rlim_max = old.rlim_max };
+	signal(SIGXFSZ, SIG_IGN);
+	CHECK_INT(setrlimit(RLIMIT_FSIZE, &full), 0);
+	begin_create(&w, &a, &c);
+	begin_create(&w, &b, &c);
+	UNTIL(&w, a.done && b.done);
+	CHECK_INT(setrlimit(RLIMIT_FSIZE, &old), 0);
+	CHECK(!status_ok(&a.st) && !status_ok(&b.st));
+
+	begin_create(&w, &a, &c);
+	begin_create(&w, &b, &c);
+	sandbox_cancel(a.op);		/* whoever waits for the same does not need it */
+	wait_for(&w, &b);
+	CHECK(status_ok(&b.st));
+	world_restart(&w);
+	CHECK(do_kill(&w, &alice, "n").yes);
+	CHECK_STR(do_create(&w, &c).id, b.id);	/* its record, and no other sandbox */
+	CHECK_INT(fake_alive(w.fake), 0);
 	world_free(&w);
 }
 
