@@ -214,7 +214,7 @@ static int read_rules(struct app *a, struct app_warm *warm, struct sandbox_core_
 {
 	const struct app_known_accounts accounts = { .has = is_account, .user = a };
 
-	if (app_warm_read(a->conf, &accounts, a->user_mode, warm) < 0 || app_rules_read(a, a->conf, warm, ret) < 0)
+	if (app_warm_read(a->conf, &accounts, a->user_mode, warm) < 0 || app_rules_read(a->conf, a->conf, &accounts, warm, ret) < 0)
 		return out_of_memory();
 	if (!conf_errors(a->conf)[0])
 		return 0;

@@ -307,8 +307,7 @@ static int choose_proxy(struct account *c, const struct conf *conf, struct statu
 	if (str_is_empty(proxy))
 		return 0;
 	if (!str_starts(proxy, "http://")) {
-		status_set(why, R_FIELD_INVALID, "[account %s] proxy: \"%s\" (from the %s) does not begin with http://", c->name, proxy,
-			   c->proxy_origin);
+		status_set(why, R_FIELD_INVALID, "[account %s] proxy: what the %s says does not begin with http://", c->name, c->proxy_origin);
 		return -EINVAL;
 	}
 	c->proxy = strdup(proxy);
@@ -498,9 +497,8 @@ int app_accounts_new(struct app *a)
 {
 	size_t n = conf_n_instances(a->conf, "account");
 
-	if (n > APP_ACCOUNTS_MAX || (a->local_mode && n)) {
-		fprintf(stderr, a->local_mode ? "agentboxd: --local has its own account; drop the [account] sections\n"
-					      : "agentboxd: at most 64 accounts\n");
+	if (n > APP_ACCOUNTS_MAX) {
+		fprintf(stderr, "agentboxd: at most %u accounts\n", APP_ACCOUNTS_MAX);
 		return APP_EXIT_CONFIG;
 	}
 	for (size_t i = 0; i < MAX(n, (size_t)1); i++) {

@@ -136,12 +136,12 @@ static void check_account(struct conf *c, const char *account)
 			     conf_place(c, "account", account, cert ? "client_cert" : "client_key", at));
 }
 
-static void check_uid(struct conf *c, const char *uid)
+static void check_uid(struct conf *c, const char *uid, bool local)
 {
 	const char *account = conf_get(c, "uid", uid, "account"), *known;
 	char at[512];
 
-	if (str_is_empty(account))
+	if (str_is_empty(account) || (local && str_eq(account, "local")))
 		return;
 	for (size_t i = 0; (known = conf_instance(c, "account", i)); i++)
 		if (str_eq(known, account))
@@ -270,12 +270,14 @@ bool app_check_conf(struct conf *c, bool local)
 	const char *name;
 	size_t n_away;
 
-	for (size_t i = 0; (name = conf_instance(c, "account", i)); i++)
+	for (size_t i = 0; (name = conf_instance(c, "account", i)); i++) {
 		check_account(c, name);
+		if (local)
+			conf_problem(c, "[account %s]: --local has its own account; drop this section", name);
+	}
 	for (size_t i = 0; (name = conf_instance(c, "uid", i)); i++) {
 		check_relay(c, name);
-		if (!local)
-			check_uid(c, name);
+		check_uid(c, name, local);
 	}
 	for (size_t i = 0; (name = conf_instance(c, "policy", i)); i++)
 		check_policy(c, name);

@@ -157,11 +157,14 @@ void *app_reload_wait(void *user, daemon_reloaded_fn *done, void *done_user, str
 void app_reload_cancel(void *user, void *op);
 void app_reload_free(struct app *a);
 
-/* app_rules.c: what the sections [policy] and [uid] say; the strings are theirs, or those of the configuration in force. 0 or -ENOMEM. */
-must_check int app_rules_read(const struct app *a, const struct conf *c, const struct app_warm *warm, struct sandbox_core_rules *ret);
+/* app_rules.c: what the sections [policy] and [uid] of `c` say; a uid whose account there is not keeps what `now` says. The strings are
+ * theirs. 0 or -ENOMEM. */
+must_check int app_rules_read(const struct conf *now, const struct conf *c, const struct app_known_accounts *accounts,
+			      const struct app_warm *warm, struct sandbox_core_rules *ret);
 void app_rules_free(struct sandbox_core_rules *rules);
 /* The core goes by them from now on. -ENOMEM: nothing was changed. */
-must_check int app_rules_take(struct app *a, const struct conf *fresh, const struct app_warm *warm);
+must_check int app_rules_take(struct app *a, const struct conf *fresh, const struct app_known_accounts *accounts,
+			      const struct app_warm *warm);
 
 /* app_limits.c: limits as the configuration has them. */
 struct app_uid_limits {
@@ -190,6 +193,10 @@ bool app_accounts_will_have(const struct app *a, const struct app_accounts_chang
 /* Whether this key of an account can be taken up; of what comes and what goes as well. */
 bool app_accounts_may_take(const struct app *a, const struct app_accounts_change *x, const struct conf *fresh, const struct conf_key *key,
 			   const char *name);
+/* Whether the file of its key may be another, for the account of this index. */
+bool app_accounts_key_moves(const struct app_accounts_change *x, size_t i);
+/* The first account of the file, if that is another one than now: then all who are told none have another one after a restart. NULL = no. */
+const char *app_accounts_other_first(const struct app *a, const struct conf *fresh);
 /* New ones begin: -ENOMEM, or -errno and `why`, and none did. They end again by app_accounts_undo(). */
 must_check int app_accounts_reserve(struct app *a, struct app_accounts_change *x, const struct conf *fresh, struct status *why);
 void app_accounts_undo(struct app *a, struct app_accounts_change *x);

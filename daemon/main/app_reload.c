@@ -103,15 +103,31 @@ static void note_change(const struct conf_key *key, const char *instance, void *
 	x->r = -ENOMEM;
 }
 
+/* No key of its own says which account is the first. */
+static void note_first(struct reload *x)
+{
+	const char *first = app_accounts_other_first(x->app, x->fresh);
+	struct keys *k = &x->left;
+	struct daemon_changed_key *v = first ? reallocarray(k->v, k->n + 1, sizeof(*v)) : NULL;
+	char *section = v ? str_printf("account %s", first) : NULL;
+
+	if (v)
+		k->v = v;
+	if (section)
+		v[k->n++] = (struct daemon_changed_key){ .section = section, .key = "(the first one)", .file = x->app->conf_file };
+	else if (first)
+		x->r = -ENOMEM;
+}
+
 static int read_conf(struct reload *x, char why[CONF_FILES_WHY_BYTES])
 {
 	int r = conf_new(&x->fresh);
 
 	if (!r)
-		r = conf_keep_given(x->fresh, x->app->conf);
-	if (!r)
 		r = conf_files_read(x->app->conf_file, &x->files, why);
-	return r ? r : conf_read_files(x->fresh, &x->files);
+	if (!r)
+		r = conf_read_files(x->fresh, &x->files);
+	return r ? r : conf_keep_given(x->fresh, x->app->conf);	/* behind the sections of the file, whose first one has a meaning */
 }
 
 /* One line for each problem, whose text this takes. */
@@ -163,6 +179,8 @@ static void prepare(struct job *j)
 	}
 	conf_compare(x->app->conf, x->fresh, note_change, x);
 	if (!x->r)
+		note_first(x);
+	if (!x->r)
 		x->r = app_access_read(x->fresh, &x->access);
 	if (!x->r)
 		x->r = app_uid_limits_read(x->fresh, &x->limits);
@@ -207,7 +225,7 @@ static int copy_key_paths(const struct app *a, struct reload *x)
 	for (size_t i = 0; i < a->n_accounts; i++) {
 		const char *path = conf_get(x->fresh, "account", a->accounts[i].name, "api_key_file");
 
-		if (str_is_empty(path) || str_is_empty(conf_get(a->conf, "account", a->accounts[i].name, "api_key_file")) ||
+		if (!app_accounts_key_moves(x->accounts, i) || str_is_empty(path) || str_is_empty(conf_get(a->conf, "account", a->accounts[i].name, "api_key_file")) ||
 		    str_eq(path, a->accounts[i].key_path))
 			continue;
 		x->key_paths[i] = strdup(path);
@@ -229,6 +247,7 @@ static void use_key_paths(struct app *a, struct reload *x)
 /* The last steps that may fail: what was in force still is then. */
 static int reserve(struct app *a, struct reload *x, struct status *why)
 {
+	const struct app_known_accounts known = { .has = will_have, .user = x };
 	int r = app_status_reserve(a, conf_n_rows(a->conf) + conf_n_rows(x->fresh));
 
 	if (!r)
@@ -239,7 +258,7 @@ static int reserve(struct app *a, struct reload *x, struct status *why)
 		r = app_accounts_reserve(a, x->accounts, x->fresh, why);
 	if (r < 0)
 		return r;
-	r = app_rules_take(a, x->fresh, &x->warm);
+	r = app_rules_take(a, x->fresh, &known, &x->warm);
 	if (r < 0)
 		app_accounts_undo(a, x->accounts);
 	return r;

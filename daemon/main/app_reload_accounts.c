@@ -15,6 +15,7 @@
 struct app_accounts_change {
 	struct account of[APP_ACCOUNTS_MAX];	/* what was read for the one of this index */
 	bool gone[APP_ACCOUNTS_MAX];		/* the file does not have the one of this index */
+	bool moved[APP_ACCOUNTS_MAX];		/* something in its section waits for a restart, and so all that belongs to it */
 	const char *names[APP_ACCOUNTS_MAX];	/* of the new ones, in the fresh configuration's order: of[n_accounts], … */
 	size_t n_fresh, n_begun;		/* …; of them the app and the core have so many */
 };
@@ -34,13 +35,23 @@ static bool differs(const struct conf *a, const struct conf *b, const char *name
 	return !str_eq(conf_get(a, "account", name, key), conf_get(b, "account", name, key));
 }
 
-/* One that was taken out and comes back as another cloud's begins with a restart. */
-static bool is_the_same(const struct conf *a, const struct conf *b, const char *name)
+/* Another CA or key would be shown to the address before, and the one before be kept from the new one. A key may come from another file,
+ * but for another kind of source, or none, the daemon is started again. */
+static bool is_moved(const struct conf *a, const struct conf *b, const char *name)
 {
 	for (unsigned i = 0; i < conf_n_keys; i++)
 		if (str_eq(conf_keys[i].section, "account") && !conf_keys[i].reloadable && differs(a, b, name, conf_keys[i].key))
-			return false;
-	return true;
+			return true;
+	return conf_is_set(a, "account", name, "api_key_file") != conf_is_set(b, "account", name, "api_key_file");
+}
+
+/* -1: none has this name. */
+static int index_of(const struct app *a, const char *name)
+{
+	for (size_t i = 0; i < a->n_accounts; i++)
+		if (str_eq(a->accounts[i].name, name))
+			return (int)i;
+	return -1;
 }
 
 /*
@@ -63,19 +74,24 @@ static bool is_new(const struct app_accounts_change *x, const char *name)
 
 bool app_accounts_will_have(const struct app *a, const struct app_accounts_change *x, const char *name)
 {
-	return app_has_account(a, name) || is_new(x, name);
+	int i = index_of(a, name);
+
+	return is_new(x, name) || (i >= 0 && !(x && x->gone[i]));
 }
 
 bool app_accounts_may_take(const struct app *a, const struct app_accounts_change *x, const struct conf *fresh, const struct conf_key *key,
 			   const char *name)
 {
+	int i = index_of(a, name);
+
 	if (is_new(x, name))
 		return true;
-	if (!key->reloadable || !app_has_account(a, name) || !has_instance(fresh, name))
-		return false;
-	/* A key may come from another file, but for another kind of source, or none, the daemon is started again. */
-	return !str_eq(key->key, "api_key_file") ||
-	       (conf_is_set(a->conf, "account", name, key->key) && conf_is_set(fresh, "account", name, key->key));
+	return i >= 0 && x && key->reloadable && has_instance(fresh, name) && (!x->moved[i] || str_eq(key->key, "max_sandboxes"));
+}
+
+bool app_accounts_key_moves(const struct app_accounts_change *x, size_t i)
+{
+	return x && !x->moved[i] && !x->gone[i];
 }
 
 /* --- on the worker --- */
@@ -101,9 +117,10 @@ static int read_changes(struct app_accounts_change *x, struct app *a, struct con
 		const char *name = a->accounts[i].name;
 		unsigned what = 0;
 
+		x->moved[i] = has_instance(fresh, name) && is_moved(a->conf, fresh, name);
 		/* The first one stays that of all who are told none until another is it, after a restart. */
-		x->gone[i] = i && (!has_instance(fresh, name) || (a->accounts[i].retired && !is_the_same(a->conf, fresh, name)));
-		if (!has_instance(fresh, name))
+		x->gone[i] = i && (!has_instance(fresh, name) || (a->accounts[i].retired && x->moved[i]));
+		if (!has_instance(fresh, name) || x->moved[i])
 			continue;
 		if (differs(a->conf, fresh, name, "ca_file") || differs(a->conf, fresh, name, "client_cert") ||
 		    differs(a->conf, fresh, name, "client_key"))
@@ -124,13 +141,9 @@ static int read_new(struct app_accounts_change *x, struct app *a, struct conf *f
 	for (size_t i = 0; !r && (name = conf_instance(fresh, "account", i)); i++) {
 		size_t at = a->n_accounts + x->n_fresh;
 
-		if (!may_begin(a, fresh, name))
+		/* Of APP_ACCOUNTS_MAX some may be retired: then it waits for a restart. */
+		if (!may_begin(a, fresh, name) || at == APP_ACCOUNTS_MAX)
 			continue;
-		if (at == APP_ACCOUNTS_MAX) {
-			conf_problem(fresh, "[account %s]: there are %u accounts already, some of which the file may not have any more: "
-					    "restart the daemon", name, APP_ACCOUNTS_MAX);
-			break;
-		}
 		if (app_gateway_is_account(a, fresh, name, &key))
 			conf_problem(fresh, "%s: is this daemon's own gateway; name the cloud's address",
 				     conf_place(fresh, "account", name, key, place));
@@ -151,8 +164,18 @@ int app_accounts_read(struct app *a, struct conf *fresh, struct app_accounts_cha
 	if (!x)
 		return -ENOMEM;
 	*ret = x;
+	if (conf_n_instances(fresh, "account") > APP_ACCOUNTS_MAX)
+		conf_problem(fresh, "[account %s]: there are more than %u accounts", conf_instance(fresh, "account", APP_ACCOUNTS_MAX),
+			     APP_ACCOUNTS_MAX);
 	r = read_changes(x, a, fresh);
 	return r ? r : read_new(x, a, fresh);
+}
+
+const char *app_accounts_other_first(const struct app *a, const struct conf *fresh)
+{
+	const char *first = conf_instance(fresh, "account", 0);
+
+	return a->local_mode || !first || str_eq(first, a->accounts[0].name) ? NULL : first;
 }
 
 /* --- on the loop --- */

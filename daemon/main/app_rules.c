@@ -78,49 +78,65 @@ static uint32_t number_of(const struct conf *c, const char *instance, const char
 	return (uint32_t)conf_get_number(c, "uid", app_uid_section(c, instance, key), key);
 }
 
-/* One that cannot begin before a restart is not there yet: the uid keeps the account that it had. */
-static const char *account_for(const struct app *a, const struct conf *c, const char *name)
-{
-	const char *account = conf_get(c, "uid", app_uid_section(c, name, "account"), "account");
+struct reader {
+	const struct conf *now, *c;
+	const struct app_known_accounts *accounts;
+};
 
-	if (!str_is_empty(account) && !app_has_account(a, account))
-		account = conf_get(a->conf, "uid", app_uid_section(a->conf, name, "account"), "account");
+/* What a section says when the configuration is taken: one that cannot begin before a restart is not there yet. */
+static const char *account_in(const struct reader *r, const char *section)
+{
+	const char *account = conf_get(r->c, "uid", section, "account");
+
+	if (!str_is_empty(account) && !r->accounts->has(r->accounts->user, account))
+		account = conf_get(r->now, "uid", section, "account");
 	return str_is_empty(account) ? NULL : account;
 }
 
-static struct sandbox_core_uid read_uid(const struct app *a, const struct conf *c, const char *name)
+static const char *account_for(const struct reader *r, const char *name)
 {
+	const char *own = account_in(r, name);
+
+	return own ? own : account_in(r, "*");
+}
+
+static struct sandbox_core_uid read_uid(const struct reader *r, const char *name)
+{
+	const struct conf *c = r->c;
+
 	return (struct sandbox_core_uid){
 		.uid = str_eq(name, "*") ? (uid_t)-1 : app_uid_of(c, name),
-		.account = account_for(a, c, name),
+		.account = account_for(r, name),
 		.max_sandboxes = number_of(c, name, "max_sandboxes"),
 		.creates_per_minute = number_of(c, name, "creates_per_minute"),
 	};
 }
 
-static int read_uids(const struct app *a, const struct conf *c, struct sandbox_core_rules *ret)
+static int read_uids(const struct reader *r, struct sandbox_core_rules *ret)
 {
-	struct sandbox_core_uid *v = calloc(conf_n_instances(c, "uid") + 1, sizeof(*v));
+	struct sandbox_core_uid *v = calloc(conf_n_instances(r->c, "uid") + 1, sizeof(*v));
 	const char *name;
 
 	if (!v)
 		return -ENOMEM;
-	ret->any = read_uid(a, c, "*");
-	for (size_t i = 0; (name = conf_instance(c, "uid", i)); i++)
+	ret->any = read_uid(r, "*");
+	for (size_t i = 0; (name = conf_instance(r->c, "uid", i)); i++)
 		if (!str_eq(name, "*"))
-			v[ret->n_uids++] = read_uid(a, c, name);
+			v[ret->n_uids++] = read_uid(r, name);
 	ret->uids = v;
 	return 0;
 }
 
-int app_rules_read(const struct app *a, const struct conf *c, const struct app_warm *warm, struct sandbox_core_rules *ret)
+int app_rules_read(const struct conf *now, const struct conf *c, const struct app_known_accounts *accounts, const struct app_warm *warm,
+		   struct sandbox_core_rules *ret)
 {
+	const struct reader reader = { .now = now, .c = c, .accounts = accounts };
 	int r;
 
 	*ret = (struct sandbox_core_rules){ .warm = warm->v, .n_warm = warm->n };
 	r = read_policies(c, ret);
 	if (!r)
-		r = read_uids(a, c, ret);
+		r = read_uids(&reader, ret);
 	if (r < 0)
 		app_rules_free(ret);
 	return r;
@@ -132,10 +148,10 @@ void app_rules_free(struct sandbox_core_rules *rules)
 	free((void *)rules->uids);
 }
 
-int app_rules_take(struct app *a, const struct conf *fresh, const struct app_warm *warm)
+int app_rules_take(struct app *a, const struct conf *fresh, const struct app_known_accounts *accounts, const struct app_warm *warm)
 {
 	struct sandbox_core_rules rules;
-	int r = app_rules_read(a, fresh, warm, &rules);
+	int r = app_rules_read(a->conf, fresh, accounts, warm, &rules);
 
 	if (r < 0)
 		return r;

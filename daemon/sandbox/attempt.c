@@ -682,8 +682,7 @@ void attempt_find_request(struct attempt *a, const char *method, const char *id)
 	q->attempt = a;
 }
 
-bool sandbox_attempt_makes(struct sandbox_core *core, const struct account *account,
-			   const struct cloud_sandbox *s)
+bool sandbox_attempt_makes(struct sandbox_core *core, const struct cloud_sandbox *s)
 {
 	struct tags t;
 
@@ -691,10 +690,8 @@ bool sandbox_attempt_makes(struct sandbox_core *core, const struct account *acco
 	list_for_each(n, &core->attempts) {
 		struct attempt *a = list_entry(n, struct attempt, node);
 
-		if (a->account != account || !a->req_tag[0] || !str_eq(a->req_tag, t.req) ||
-		    !a->kind->makes(a, s->id))
-			continue;
-		return true;
+		if (a->req_tag[0] && str_eq(a->req_tag, t.req) && a->kind->makes(a, s->id))
+			return true;
 	}
 	return false;
 }

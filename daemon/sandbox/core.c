@@ -112,6 +112,15 @@ struct sandbox *core_find(struct sandbox_core *core, const struct account *a, co
 	return map_get(&core->sandbox_map, key, key_of(key, a->index, id));
 }
 
+struct sandbox *core_find_any(struct sandbox_core *core, const struct account *first, const char *id)
+{
+	struct sandbox *b = core_find(core, first, id);
+
+	for (size_t i = 0; !b && i < core->n_accounts; i++)
+		b = core_find(core, &core->accounts[i], id);
+	return b;
+}
+
 void core_reserve(struct sandbox_core *core, size_t n)
 {
 	map_reserve(&core->sandbox_map, n);
@@ -763,6 +772,11 @@ static void request_adopted(struct sandbox_core *core, struct sandbox *b, struct
 	}
 }
 
+bool core_is_known(struct sandbox_core *core, const struct account *a, const struct cloud_sandbox *s)
+{
+	return core_find_any(core, a, s->id) || map_get_str(&core->stranger_ids, s->id) || sandbox_attempt_makes(core, s);
+}
+
 int core_adopt(struct sandbox_core *core, struct account *a, const struct cloud_sandbox *s,
 	       struct sandbox **ret)
 {
@@ -1170,14 +1184,14 @@ static void sandbox_bury(void *p)
 	free(core);
 }
 
-static void free_strangers(struct sandbox_core *core)
+static void free_texts(struct map *m)
 {
 	size_t pos = 0;
-	char *name;
+	char *text;
 
-	while ((name = map_next(&core->strangers, &pos)))
-		free(name);
-	map_fini(&core->strangers);
+	while ((text = map_next(m, &pos)))
+		free(text);
+	map_fini(m);
 }
 
 struct sandbox_core *sandbox_core_free(struct sandbox_core *core)
@@ -1226,7 +1240,8 @@ struct sandbox_core *sandbox_core_free(struct sandbox_core *core)
 	for (size_t i = 0; i < core->n_accounts; i++)
 		account_fini(&core->accounts[i]);
 	free(core->accounts);
-	free_strangers(core);
+	free_texts(&core->strangers);
+	free_texts(&core->stranger_ids);
 	free(core->uids);
 	/* Behind the operations that are buried already: their holders refer to the core when they are freed. */
 	loop_bury(core->loop, &core->grave, sandbox_bury, core);

@@ -106,6 +106,7 @@ struct sandbox_core {
 	struct account *accounts;	/* with room for SANDBOX_ACCOUNTS_MAX */
 	size_t n_accounts;
 	struct map strangers;		/* names of other accounts that the store has rows of: name → the same, heap */
+	struct map stranger_ids;	/* ids of the sandboxes of such rows, in the same way */
 	struct uid_limit *uids;
 	size_t n_uids;
 	struct uid_limit any;		/* the limits of every other uid; its counters are not used */
@@ -172,6 +173,10 @@ struct uid_limit *core_uid_limit(struct sandbox_core *core, uid_t uid);	/* NULL 
 must_check int core_uid_limit_of(struct sandbox_core *core, uid_t uid, struct uid_limit **ret);
 
 struct sandbox *core_find(struct sandbox_core *core, const struct account *a, const char *id);
+/* Whether it has a row, in whichever account or in one that is not configured, or is being made: it is not adopted then. */
+bool core_is_known(struct sandbox_core *core, const struct account *a, const struct cloud_sandbox *s);
+/* In whichever account it is; in `first` if there are several. */
+struct sandbox *core_find_any(struct sandbox_core *core, const struct account *first, const char *id);
 void core_reserve(struct sandbox_core *core, size_t n);	/* room for so many sandboxes, most of them made by us */
 /* Takes `b` over; not on failure: -EEXIST, -ENOMEM. */
 must_check int core_insert(struct sandbox_core *core, struct sandbox *b);
@@ -345,6 +350,7 @@ void snapshot_forget_all(struct sandbox_core *core);	/* from memory */
 /* True: new sandboxes are refused, and *st says so. */
 bool core_is_quiesced(const struct sandbox_core *core, struct status *st);
 /* True: limits of the account or of the uid do not allow n more sandboxes now; *st says which. */
+bool core_is_retired(const struct account *a, struct status *st);
 bool core_refused_by_limits(struct sandbox_core *core, struct account *a, uid_t uid, uint32_t n,
 			    struct status *st);
 /* The same by the limits of the uid alone, for sandboxes that the account has already. */
@@ -359,8 +365,7 @@ must_check int creation_take_up(struct sandbox_core *core, const struct row_inte
 
 /* Does an attempt under way make this listed sandbox, or may it? Then nobody else may adopt it, and an attempt that is
  * being resolved lists again at once. */
-bool sandbox_attempt_makes(struct sandbox_core *core, const struct account *a,
-			   const struct cloud_sandbox *s);
+bool sandbox_attempt_makes(struct sandbox_core *core, const struct cloud_sandbox *s);
 /* How many sandboxes attempts may still make: in account `a`, or where that is NULL for *uid. */
 uint32_t core_attempts_count(const struct sandbox_core *core, const struct account *a,
 			     const uid_t *uid);

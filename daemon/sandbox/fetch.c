@@ -60,7 +60,7 @@ static struct sandbox *adopt_if_ours(struct fetch *f, const struct cloud_sandbox
 
 	tags_read(&s->metadata, &t);
 	if (!tags_are_of(&t, store_host_id(f->core->store)) ||
-	    sandbox_attempt_makes(f->core, f->account, s))
+	    core_is_known(f->core, f->account, s))
 		return core_find(f->core, f->account, f->id);
 	return core_adopt(f->core, f->account, s, &b) < 0 ? NULL : b;
 }

@@ -14,10 +14,8 @@ static void glance_fill(const struct sandbox *b, struct sandbox_glance *ret)
 
 bool sandbox_glance(struct sandbox_core *core, const char *id, struct sandbox_glance *ret)
 {
-	const struct sandbox *b = NULL;
+	const struct sandbox *b = core_find_any(core, &core->accounts[0], id);
 
-	for (size_t i = 0; !b && i < core->n_accounts; i++)
-		b = core_find(core, &core->accounts[i], id);
 	if (!b || !sandbox_is_live(b))
 		return false;
 	glance_fill(b, ret);

@@ -31,20 +31,24 @@ struct saved_row {
 	union row row;
 };
 
+static void note_text(struct loader *ld, struct map *m, const char *text)
+{
+	char *copy = map_get_str(m, text) ? NULL : strdup(text);
+
+	if (map_get_str(m, text) || (copy && map_put_str(m, copy, copy) == 0))
+		return;
+	free(copy);
+	ld->err = -ENOMEM;
+}
+
 /* NULL: it is not configured, which is noted. */
 static struct account *row_account(struct loader *ld, const char *name)
 {
 	struct account *a = core_account_by_name(ld->core, name);
-	char *copy;
 
-	if (a || map_get_str(&ld->core->strangers, name))
-		return a;
-	copy = strdup(name);
-	if (!copy || map_put_str(&ld->core->strangers, copy, copy) < 0) {
-		free(copy);
-		ld->err = -ENOMEM;
-	}
-	return NULL;
+	if (!a)
+		note_text(ld, &ld->core->strangers, name);
+	return a;
 }
 
 static void on_table(enum row_table table, size_t n_rows, void *user)
@@ -64,6 +68,7 @@ static void load_sandbox(const struct row_sandbox *r, void *user)
 
 	if (!a) {
 		ld->strangers++;
+		note_text(ld, &ld->core->stranger_ids, r->id);
 		return;
 	}
 	e = sandbox_from_row(a, r, &ld->memo, &b);

@@ -138,13 +138,13 @@ static void missing(struct reconcile *x)
 
 /* --- what has no row --- */
 
-/* Meanwhile a caller may have named it, or it is listed twice. */
+/* Meanwhile a caller may have named it, or it is listed twice; two accounts may be of one team, and list each other's. */
 static void adopt(struct reconcile *x, const struct cloud_sandbox *s)
 {
 	struct account *a = x->account;
 	struct sandbox *b;
 
-	if (!core_find(a->core, a, s->id) && !sandbox_attempt_makes(a->core, a, s) && core_adopt(a->core, a, s, &b) < 0)
+	if (!core_is_known(a->core, a, s) && core_adopt(a->core, a, s, &b) < 0)
 		not_adopted(s);
 }
 

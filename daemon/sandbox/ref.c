@@ -16,16 +16,6 @@ void ref_not_found(struct status *st, const char *ref)
 	status_evidence(st, "sandbox", "%s", ref);
 }
 
-static struct sandbox *row_of_id(struct sandbox_core *core, const struct principal *who, const char *id)
-{
-	struct account *own = core_account_of(core, who->uid);
-	struct sandbox *b = core_find(core, own, id);
-
-	for (size_t i = 0; !b && i < core->n_accounts; i++)
-		b = core_find(core, &core->accounts[i], id);
-	return b;
-}
-
 enum ref_kind ref_find(struct sandbox_core *core, const struct principal *who, const char *ref,
 		       struct sandbox **ret_sandbox, struct account **ret_account,
 		       struct status *ret_st)
@@ -41,7 +31,7 @@ enum ref_kind ref_find(struct sandbox_core *core, const struct principal *who, c
 		status_field(ret_st, "sandbox", "is too long to be a sandbox id or a name");
 		return REF_NONE;
 	}
-	b = row_of_id(core, who, ref);
+	b = core_find_any(core, core_account_of(core, who->uid), ref);
 	if (b) {
 		if (grant_row(who, b->uid) != GRANT_OK) {
 			ref_not_found(ret_st, ref);

@@ -464,7 +464,7 @@ static bool may_make(struct warm_entry *e)
 	const struct account *a = e->account;
 	struct status st;
 
-	if (a->max_sandboxes && a->n_alive + core_attempts_count(e->core, a, NULL) >= a->max_sandboxes)
+	if (a->retired || (a->max_sandboxes && a->n_alive + core_attempts_count(e->core, a, NULL) >= a->max_sandboxes))
 		return false;
 	return extend_admits_new(e->account, e->conf.what.timeout_s, &st);
 }

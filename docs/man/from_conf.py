@@ -30,7 +30,8 @@ SECTIONS = {  # heading and what it is about
                                   "account of every uid that names no other. Without any, one named default is made from "
                                   "the environment. A reload takes up a new section behind the first one, unless the state folder "
                                   "has something of such an account, which only a start reads. An account whose section is gone is kept "
-                                  "until a restart: it extends and ends the sandboxes that it has, and makes none."),
+                                  "until a restart: it extends and ends the sandboxes that it has, and makes none. A section of which an address changes waits as a "
+                                  "whole, but for max_sandboxes."),
     "uid": ("[uid USER]", "Limits of one local user, by name or number; [uid *] has those of every user without a value of its own."),
     "warm": ("[warm NAME]", "Sandboxes that are made, and prepared, before anybody asks for one. A create that says so, or whose "
              "user's default does, gets one at once if all that is fixed at its creation is the same: template, account, secure, "

@@ -339,12 +339,12 @@ def test_accounts_that_wait_for_a_restart(cloud, second, folder):  # noqa: F811
             own = f.read()
         rewrite(d, (own, text + own))
         r = api.call("DaemonService.Reload")
-        assert {v.key for v in r.need_restart} == {"api_url", "sandbox_url", "ca_file", "api_key_file", "proxy"} and not r.taken
+        assert {v.key for v in r.need_restart} == {"api_url", "sandbox_url", "ca_file", "api_key_file", "proxy", "(the first one)"} and not r.taken
         rewrite(d, (text + own, own + text))
         took(api)
         box = api.call("SandboxService.Create", account="other").id
     with running(cloud, {}, folder=folder) as (d, api):
-        assert "rows_of_other_accounts" in d.log()
+        d.wait_log("rows_of_other_accounts")
         append(d, section(second, d) + "[%s]\naccount = other\n" % UID)
         assert left(api) >= {"account other api_url", UID + " account"}
         assert api.call("SandboxService.Create").account == "default"

@@ -8,6 +8,7 @@
 #include <openssl/x509.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/common/net/tls_impl.h"
@@ -69,6 +70,26 @@ static int tls_refuse(struct status *why, const char *field, const char *path)
 	status_field(why, field, "cannot use %s: %s", path, openssl_error());
 	ERR_clear_error();
 	return -EINVAL;
+}
+
+/* OpenSSL would wait for what a FIFO or a terminal says. What is not there is said by OpenSSL. */
+static int check_kind(const char *field, const char *path, struct status *why)
+{
+	struct stat st;
+
+	if (!path || stat(path, &st) < 0 || S_ISREG(st.st_mode))
+		return 0;
+	status_field(why, field, "cannot use %s: it is no regular file", path);
+	return -EINVAL;
+}
+
+static int check_kinds(const struct tls_client_options *o, struct status *why)
+{
+	int r = check_kind("ca_file", o->ca_file, why);
+
+	if (!r)
+		r = check_kind("cert_file", o->cert_file, why);
+	return r ? r : check_kind("key_file", o->key_file, why);
 }
 
 static int load_identity(SSL_CTX *ctx, const char *cert, const char *key, struct status *why)
@@ -152,7 +173,9 @@ int tls_client_new(const struct tls_client_options *o, struct tls_client **ret, 
 	t->ca_file = str_dup(o->ca_file);
 	if (!t->ctx || !t->bio || (o->ca_file && !t->ca_file))
 		return -ENOMEM;
-	r = load_roots(t->ctx, o->ca_file, why);
+	r = check_kinds(o, why);
+	if (!r)
+		r = load_roots(t->ctx, o->ca_file, why);
 	if (!r && o->cert_file)
 		r = load_identity(t->ctx, o->cert_file, o->key_file ? o->key_file : o->cert_file, why);
 	if (r < 0)

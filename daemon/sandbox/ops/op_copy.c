@@ -163,6 +163,10 @@ static void make(struct sandbox_op *op)
 		op_fail(op, &st);
 		return;
 	}
+	if (core_is_retired(op->account, &st)) {
+		op_fail(op, &st);
+		return;
+	}
 	if (a->kind == &copy_fork &&
 	    (core_is_quiesced(op->core, &st) || core_refused_by_limits(op->core, op->account, op->who.uid, a->count, &st))) {
 		op_fail(op, &st);

@@ -401,13 +401,18 @@ static bool is_account_full(struct sandbox_core *core, struct account *a, uint32
 	return false;
 }
 
+bool core_is_retired(const struct account *a, struct status *st)
+{
+	if (a->retired)
+		status_set(st, R_ACCOUNT_NOT_FOUND, "account %s was taken out of the configuration: nothing new is made in it", a->name);
+	return a->retired;
+}
+
 bool core_refused_by_limits(struct sandbox_core *core, struct account *a, uid_t uid, uint32_t n,
 			    struct status *st)
 {
-	if (a->retired) {
-		status_set(st, R_ACCOUNT_NOT_FOUND, "account %s was taken out of the configuration: nothing new is made in it", a->name);
+	if (core_is_retired(a, st))
 		return true;
-	}
 	if (is_account_full(core, a, n)) {
 		status_set(st, R_QUOTA_UID, "account %s is limited to %u sandboxes", a->name, a->max_sandboxes);
 		return true;
@@ -713,7 +718,7 @@ static void op_create_start(struct sandbox_op *op)
 	if (op->core->draining) {
 		status_set(&st, R_DRAINING, "the daemon is stopping and creates nothing any more");
 		op_fail(op, &st);
-	} else if (core_is_quiesced(op->core, &st)) {
+	} else if (core_is_quiesced(op->core, &st) || core_is_retired(op->account, &st)) {
 		op_fail(op, &st);
 	} else if (try_warm(op) == ANSWERED) {
 		return;
