@@ -62,9 +62,24 @@ static void check_create_done(const char *tag, bool maybe)
 	p->maybe |= maybe;
 }
 
-/* Is this the one that is made again when `old` has vanished? Only one that was lost is: not what we ended. */
-static void check_replaces(const struct sim_sandbox *old, const char *tag, const char *name)
+/* Leases of processes go over to the next one, and no answer tells of it. */
+static void inherit(struct sim_sandbox *b, const struct sim_sandbox *old)
 {
+	for (unsigned i = 0; i < SIM_PROCS; i++)
+		if (old->maybe_of[i])
+			b->maybe_of[i] = old->maybe_of[i];
+	for (unsigned i = 0; i < W->n_leases; i++) {
+		const struct sim_lease *x = &W->leases[i];
+
+		if (x->sandbox == old && x->kind == SANDBOX_LEASE_PROCESS && !x->over)
+			b->maybe_of[x->proc] = x->proc_start;
+	}
+}
+
+/* Is this the one that is made again when `old` has vanished? Only one that was lost is: not what we ended. */
+static void check_replaces(struct sim_sandbox *b, const struct sim_sandbox *old, const char *tag)
+{
+	const char *name = fake_tag(b->real, TAG_NAME);
 	const char *uid = ledger_uid(old), *old_name = ledger_name(old);
 	char text[128], want[TAG_REQ_LEN + 1];
 	uint8_t h[32];
@@ -78,6 +93,7 @@ static void check_replaces(const struct sim_sandbox *old, const char *tag, const
 	if (!str_eq(want, tag))
 		return;
 	W->recreated++;
+	inherit(b, old);
 	if (old->real->alive)
 		sim_fail("I3", "%s lives and is made again", old->real->id);
 	if (str_eq(old->real->how, "deleted") && !W->store_failed)
@@ -96,7 +112,7 @@ void check_accepted(struct sim_sandbox *b)
 			sim_fail("I3", "two sandboxes of one request: %s and %s", o->real->id,
 				 b->real->id);
 		if (o != b)
-			check_replaces(o, tag, fake_tag(b->real, TAG_NAME));
+			check_replaces(b, o, tag);
 	}
 	if (policy && policy_parse(policy, &b->may[0]) < 0)
 		sim_fail("I7", "the policy tag cannot be read: %s", policy);
