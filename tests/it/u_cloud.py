@@ -83,9 +83,11 @@ def test_answers_are_read_to_their_end(cloud, h2):
             assert read[-1].end.bytes == 90000
             with pytest.raises(ApiError):
                 list(api.stream("FileService.Watch", sandbox=box, path="/nowhere"))
+        cloud.fault("process.Start", shape=dict(late_end=.3))
+        assert list(api.stream("CommandService.Run", sandbox=box, shell="echo late"))[-1].exited.exit_code == 0
         requests = cloud.ledger.of("process.Start") + cloud.ledger.of("envd.files") + cloud.ledger.of("filesystem.WatchDir")
         cloud.ledger.wait(lambda: all(r.end for r in requests))
-        assert len(requests) == 41 and {r.end for r in requests} == {"complete"}, requests
+        assert len(requests) == 42 and {r.end for r in requests} == {"complete"}, requests
         assert cloud.ledger.resets_received == []
         assert cloud.ledger.connections <= 3, cloud.ledger.connections
     d.close()

@@ -292,6 +292,7 @@ class Envd:
                 packed += end_envelope(error, shape.gzip_end)
             packed += shape.extra_end or b""
             await ex.send(packed, shape.split)
+            await asyncio.sleep(shape.late_end)
             await ex.finish()
         except asyncio.CancelledError:
             return

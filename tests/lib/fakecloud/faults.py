@@ -40,7 +40,7 @@ class Shape:
     """How a streamed answer is written."""
 
     def __init__(self, split=0, pack=False, cut_after=None, how="cut", code=8, no_end=False, extra_end=None,
-                 content_type=None, raw=None, gzip_end=False):
+                 content_type=None, raw=None, gzip_end=False, late_end=0.0):
         self.split = split              # bytes of each frame or chunk; 0: an envelope at a time
         self.pack = pack                # all envelopes of the stream in one piece at its end
         self.cut_after = cut_after      # envelopes, then `how`
@@ -50,6 +50,7 @@ class Shape:
         self.extra_end = extra_end      # bytes after it
         self.content_type = content_type
         self.raw = raw                  # bytes sent instead of the first envelope
+        self.late_end = late_end        # seconds between the last envelope and the end of the stream
         self.gzip_end = gzip_end        # the end-of-stream envelope compressed (flags 0x03)
 
 
