@@ -22,6 +22,8 @@ judged   10 a_memory.py   15 and 50 connections of another user ask for all memo
 judged   10 c_soak.py     20,000 lives, one after the other: memory and descriptors must not follow
 judged   10 v_random.py   100,000 random calls of two users, compared with those of one alone: 0 answers may differ; as root
 judged   10 i_goproxy.py  2,600 commands through two of Go's reverse proxies, on HTTP/1.1 and on HTTP/2
+judged   10 i_names.py    AGENTBOX_API_KEY alone, a resolver and a trusted CA: whose names are asked for; as root
+judged   10 u_keys.py     another team's key for 60 s, and every other way of a key
 judged   10 j_judges.py   older SDKs, the E2B command line and programs built on them; installing them takes minutes the first time
 gateway  11 g_control.py  100 processes of 20 calls and their connections to the cloud; AgentBox's SDK
 gateway  11 g_shows.py    200 creates of two users at a cloud with 20 places, as root; one stream over 20 ms; a page in Chromium
