@@ -540,7 +540,7 @@ static const char *in_force(const struct value *v, const struct conf_key *key)
 	return v ? v->text : key->default_value;
 }
 
-static bool is_instance(const struct conf *c, const char *section, const char *name)
+bool conf_has_instance(const struct conf *c, const char *section, const char *name)
 {
 	const char *known;
 
@@ -566,7 +566,7 @@ void conf_compare(const struct conf *now, const struct conf *fresh, conf_change_
 			fn(row.key, row.instance, user);
 	/* … and of what is there no more. */
 	for (size_t i = 0; conf_row(now, i, &row); i++)
-		if (row.instance && !is_instance(fresh, row.key->section, row.instance) &&
+		if (row.instance && !conf_has_instance(fresh, row.key->section, row.instance) &&
 		    is_changed(now, fresh, &row, row.instance))
 			fn(row.key, row.instance, user);
 }
@@ -603,7 +603,7 @@ void conf_take_instances(struct conf *c, struct conf *from)
 	list_for_each_safe(n, &from->instances) {
 		const struct instance *i = list_entry(n, struct instance, node);
 
-		if (!is_instance(c, i->section, i->name) && has_value(c, i))
+		if (!conf_has_instance(c, i->section, i->name) && has_value(c, i))
 			move(n, &c->instances);
 	}
 	list_for_each_safe(n, &c->instances) {

@@ -83,6 +83,7 @@ const char *conf_place(const struct conf *c, const char *section, const char *in
  * of "policy" is "": the section without one. */
 const char *conf_instance(const struct conf *c, const char *section, size_t i);
 size_t conf_n_instances(const struct conf *c, const char *section);
+bool conf_has_instance(const struct conf *c, const char *section, const char *name);
 
 /* What the command line and the environment gave stays so when the file is read again: copies those values. */
 must_check int conf_keep_given(struct conf *c, const struct conf *from);

@@ -204,12 +204,12 @@ static int make_resolver(struct app *a)
 	return r < 0 ? app_failed("the resolver", r) : 0;
 }
 
-/* What it names was there when the configuration was checked, and is looked up once more here. */
 static bool is_account(const void *user, const char *name)
 {
 	return app_has_account(user, name);
 }
 
+/* What the configuration names was there when it was checked, and is looked up once more here. */
 static int read_rules(struct app *a, struct app_warm *warm, struct sandbox_core_rules *ret)
 {
 	const struct app_known_accounts accounts = { .has = is_account, .user = a };

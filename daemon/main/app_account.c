@@ -82,7 +82,7 @@ static int invalid(const struct account *c, struct status *why, const char *what
 	return -EINVAL;
 }
 
-/* Where the key comes from. A user daemon's first account, of which the file does not say it, has the one of the environment. */
+/* Where the file says that the key comes from. */
 static int find_key(struct account *c, const struct conf *conf, struct status *why)
 {
 	const char *file = of(c, conf, "api_key_file"), *credential = of(c, conf, "api_key_credential");
@@ -112,6 +112,7 @@ static int check_key(const struct account *c, const struct conf *conf, struct st
 	return app_key_is_foreign(conf, c->name, secret_text(c->key), text) ? invalid(c, why, text) : 0;
 }
 
+/* The key of a user daemon's first account, of which the file does not say one. */
 static int take_environment(struct account *c, struct status *why)
 {
 	char name[APP_ENV_MAX], *env = app_take_key(c->app->conf, c->name, name);

@@ -138,14 +138,11 @@ static void check_account(struct conf *c, const char *account)
 
 static void check_uid(struct conf *c, const char *uid, bool local)
 {
-	const char *account = conf_get(c, "uid", uid, "account"), *known;
+	const char *account = conf_get(c, "uid", uid, "account");
 	char at[512];
 
-	if (str_is_empty(account) || (local && str_eq(account, "local")))
+	if (str_is_empty(account) || (local && str_eq(account, "local")) || conf_has_instance(c, "account", account))
 		return;
-	for (size_t i = 0; (known = conf_instance(c, "account", i)); i++)
-		if (str_eq(known, account))
-			return;
 	conf_problem(c, "%s: there is no [account %s]", conf_place(c, "uid", uid, "account", at), account);
 }
 

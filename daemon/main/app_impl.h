@@ -193,8 +193,8 @@ bool app_accounts_will_have(const struct app *a, const struct app_accounts_chang
 /* Whether this key of an account can be taken up; of what comes and what goes as well. */
 bool app_accounts_may_take(const struct app *a, const struct app_accounts_change *x, const struct conf *fresh, const struct conf_key *key,
 			   const char *name);
-/* Whether the file of its key may be another, for the account of this index. */
-bool app_accounts_key_moves(const struct app_accounts_change *x, size_t i);
+/* Whether the key of the account of this index may come from another file. */
+bool app_accounts_may_take_key(const struct app_accounts_change *x, size_t i);
 /* The first account of the file, if that is another one than now: then all who are told none have another one after a restart. NULL = no. */
 const char *app_accounts_other_first(const struct app *a, const struct conf *fresh);
 /* New ones begin: -ENOMEM, or -errno and `why`, and none did. They end again by app_accounts_undo(). */

@@ -225,7 +225,7 @@ static int copy_key_paths(const struct app *a, struct reload *x)
 	for (size_t i = 0; i < a->n_accounts; i++) {
 		const char *path = conf_get(x->fresh, "account", a->accounts[i].name, "api_key_file");
 
-		if (!app_accounts_key_moves(x->accounts, i) || str_is_empty(path) || str_is_empty(conf_get(a->conf, "account", a->accounts[i].name, "api_key_file")) ||
+		if (!app_accounts_may_take_key(x->accounts, i) || str_is_empty(path) || str_is_empty(conf_get(a->conf, "account", a->accounts[i].name, "api_key_file")) ||
 		    str_eq(path, a->accounts[i].key_path))
 			continue;
 		x->key_paths[i] = strdup(path);

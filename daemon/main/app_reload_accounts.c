@@ -2,7 +2,8 @@
 /*
  * Accounts at a reload. The worker reads the files of what is new: of an account that was not there before all, of another one its CA,
  * client certificate and proxy, if what the file says of them differs. The loop makes the clouds of the new ones, takes over the rest, and
- * retires those that are in the file no more. What an account is, its addresses and its flavour, is not changed: for that it starts again.
+ * retires those that are in the file no more. What an account is, its addresses and its flavour, is not changed: for that the daemon
+ * starts again.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,20 +16,10 @@
 struct app_accounts_change {
 	struct account of[APP_ACCOUNTS_MAX];	/* what was read for the one of this index */
 	bool gone[APP_ACCOUNTS_MAX];		/* the file does not have the one of this index */
-	bool moved[APP_ACCOUNTS_MAX];		/* something in its section waits for a restart, and so all that belongs to it */
+	bool waits[APP_ACCOUNTS_MAX];		/* for a restart, since something in its section does */
 	const char *names[APP_ACCOUNTS_MAX];	/* of the new ones, in the fresh configuration's order: of[n_accounts], … */
 	size_t n_fresh, n_begun;		/* …; of them the app and the core have so many */
 };
-
-static bool has_instance(const struct conf *c, const char *name)
-{
-	const char *known;
-
-	for (size_t i = 0; (known = conf_instance(c, "account", i)); i++)
-		if (str_eq(known, name))
-			return true;
-	return false;
-}
 
 static bool differs(const struct conf *a, const struct conf *b, const char *name, const char *key)
 {
@@ -37,7 +28,7 @@ static bool differs(const struct conf *a, const struct conf *b, const char *name
 
 /* Another CA or key would be shown to the address before, and the one before be kept from the new one. A key may come from another file,
  * but for another kind of source, or none, the daemon is started again. */
-static bool is_moved(const struct conf *a, const struct conf *b, const char *name)
+static bool needs_restart(const struct conf *a, const struct conf *b, const char *name)
 {
 	for (unsigned i = 0; i < conf_n_keys; i++)
 		if (str_eq(conf_keys[i].section, "account") && !conf_keys[i].reloadable && differs(a, b, name, conf_keys[i].key))
@@ -86,12 +77,12 @@ bool app_accounts_may_take(const struct app *a, const struct app_accounts_change
 
 	if (is_new(x, name))
 		return true;
-	return i >= 0 && x && key->reloadable && has_instance(fresh, name) && (!x->moved[i] || str_eq(key->key, "max_sandboxes"));
+	return i >= 0 && x && key->reloadable && conf_has_instance(fresh, "account", name) && (!x->waits[i] || str_eq(key->key, "max_sandboxes"));
 }
 
-bool app_accounts_key_moves(const struct app_accounts_change *x, size_t i)
+bool app_accounts_may_take_key(const struct app_accounts_change *x, size_t i)
 {
-	return x && !x->moved[i] && !x->gone[i];
+	return x && !x->waits[i] && !x->gone[i];
 }
 
 /* --- on the worker --- */
@@ -117,10 +108,10 @@ static int read_changes(struct app_accounts_change *x, struct app *a, struct con
 		const char *name = a->accounts[i].name;
 		unsigned what = 0;
 
-		x->moved[i] = has_instance(fresh, name) && is_moved(a->conf, fresh, name);
+		x->waits[i] = conf_has_instance(fresh, "account", name) && needs_restart(a->conf, fresh, name);
 		/* The first one stays that of all who are told none until another is it, after a restart. */
-		x->gone[i] = i && (!has_instance(fresh, name) || (a->accounts[i].retired && x->moved[i]));
-		if (!has_instance(fresh, name) || x->moved[i])
+		x->gone[i] = i && (!conf_has_instance(fresh, "account", name) || (a->accounts[i].retired && x->waits[i]));
+		if (!conf_has_instance(fresh, "account", name) || x->waits[i])
 			continue;
 		if (differs(a->conf, fresh, name, "ca_file") || differs(a->conf, fresh, name, "client_cert") ||
 		    differs(a->conf, fresh, name, "client_key"))

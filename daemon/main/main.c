@@ -169,13 +169,7 @@ static char *default_config(bool user_mode)
 
 static bool has_account(const void *user, const char *name)
 {
-	const struct conf *c = user;
-	const char *known;
-
-	for (size_t i = 0; (known = conf_instance(c, "account", i)); i++)
-		if (str_eq(known, name))
-			return true;
-	return false;
+	return conf_has_instance(user, "account", name);
 }
 
 /* 0, or the exit code. */

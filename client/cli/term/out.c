@@ -246,14 +246,19 @@ void table_number(struct table *t, uint64_t n)
 	table_cell(t, buf);
 }
 
-/* Columns on a screen, where every character is one wide. */
+/* Columns on a screen, where every character is one wide, of the first n bytes. */
+static size_t width_of(const char *s, size_t n)
+{
+	size_t sum = 0;
+
+	for (size_t i = 0; i < n; i++)
+		sum += ((unsigned char)s[i] & 0xc0) != 0x80;
+	return sum;
+}
+
 static size_t width(const char *s)
 {
-	size_t n = 0;
-
-	for (; *s; s++)
-		n += ((unsigned char)*s & 0xc0) != 0x80;
-	return n;
+	return width_of(s, strlen(s));
 }
 
 #define CUT_MIN 20u	/* characters that are left of what is cut */
@@ -367,11 +372,8 @@ void print_wrapped(FILE *f, size_t indent, const char *text)
 	}
 	term_size(&cols, &rows);
 	while (*text) {
-		size_t n = strcspn(text, " \n");
-		size_t w = 0;
+		size_t n = strcspn(text, " \n"), w = width_of(text, n);
 
-		for (size_t i = 0; i < n; i++)
-			w += ((unsigned char)text[i] & 0xc0) != 0x80;
 		if (at > indent && at + 1 + w > cols) {
 			fprintf(f, "\n%*s", (int)indent, "");
 			at = indent;
