@@ -131,8 +131,8 @@ def while_another_calls(d, users, seconds, what):
     print("another uid: %d calls, p50 %.1f ms, p99 %.1f, most %.1f; control: p99 %.1f" % (
         len(calls), ours[len(ours) // 2], p99(ours), ours[-1], p99(control)))
     assert not got["failed"] and len(calls) > 50 and end < got["calls"][-1][0], got["failed"]
-    # the control is what the machine itself takes at this time, where it has other things to do
-    assert row("p99 of another uid's calls", p99(ours), 20 + p99(control), "ms")
+    # in the suite the machine has other things to do: the control is what it takes for itself at this time
+    assert row("p99 of another uid's calls", p99(ours), 20 if FULL else 20 + p99(control), "ms")
 
 
 @pytest.mark.plain
