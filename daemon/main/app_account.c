@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Accounts: one cloud each, with its key, CA and proxy. A key comes from a file, from systemd's
- * credentials, from a command (key_command.c), or, only for a user daemon, from the environment, where it is overwritten.
+ * credentials, from a command (key_command.c), or from the environment, where it is overwritten (app_takes_environment()).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -112,12 +112,17 @@ static int check_key(const struct account *c, const struct conf *conf, struct st
 	return app_key_is_foreign(conf, c->name, secret_text(c->key), text) ? invalid(c, why, text) : 0;
 }
 
-/* The key of a user daemon's first account, of which the file does not say one. */
+/* The key of the first account, of which the file does not say one. */
 static int take_environment(struct account *c, struct status *why)
 {
-	char name[APP_ENV_MAX], *env = app_take_key(c->app->conf, c->name, name);
+	char name[APP_ENV_MAX], *env;
 	int r;
 
+	if (!app_takes_environment(c->app->user_mode, c->app->conf_file)) {
+		app_ignore_key();
+		return 0;
+	}
+	env = app_take_key(c->app->conf, c->name, name);
 	if (!env)
 		return 0;
 	r = secret_take(env, &c->key);
@@ -479,7 +484,7 @@ static int make_account(struct account *c, struct status *why)
 	const struct app *a = c->app;
 	int r = app_account_read(c, a->conf, APP_ACCOUNT_KEY, why);
 
-	if (!r && a->user_mode && c == &a->accounts[0] && !c->key_path && !c->key_command)
+	if (!r && c == &a->accounts[0] && !c->key_path && !c->key_command)
 		r = take_environment(c, why);
 	if (!r)
 		r = app_account_read(c, a->conf, APP_ACCOUNT_PROXY | APP_ACCOUNT_TLS, why);

@@ -6,6 +6,7 @@
 
 #include "daemon/auth/token.h"
 #include "daemon/cloud/account.h"
+#include "daemon/common/obs/log.h"
 #include "proto/base/str.h"
 
 static const struct {
@@ -65,6 +66,11 @@ static const struct flavour *environment_of(const struct conf *c, const char *ac
 	return NULL;
 }
 
+bool app_takes_environment(bool user_mode, const char *conf_file)
+{
+	return user_mode || str_is_empty(conf_file);
+}
+
 int app_read_environment(struct conf *c)
 {
 	const char *account = conf_instance(c, "account", 0), *v;
@@ -104,6 +110,20 @@ char *app_take_key(const struct conf *c, const char *account, char ret_name[APP_
 		unsetenv(name);
 	}
 	return key;
+}
+
+void app_ignore_key(void)
+{
+	for (unsigned i = 0; i < FLAVOURS; i++) {
+		char name[APP_ENV_MAX], *v = (char *)variable(flavour_get((enum flavour_id)i), "API_KEY", name);
+
+		if (!v)
+			continue;
+		log_warn("environment_ignored", "name=%s action=\"a daemon of many users that has a configuration takes its key from "
+						"api_key_file, api_key_credential or api_key_command\"", name);
+		explicit_bzero(v, strlen(v));
+		unsetenv(name);
+	}
 }
 
 const struct flavour *app_flavour(const struct conf *c, const char *account, const char *key)

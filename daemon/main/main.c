@@ -195,7 +195,7 @@ static int read_config(struct conf *c, const struct args *args, bool user_mode, 
 		conf_files_fini(&files);
 		return APP_EXIT_CONFIG;
 	}
-	if (user_mode && !args->local && app_read_environment(c) < 0) {
+	if (!args->local && app_takes_environment(user_mode, file) && app_read_environment(c) < 0) {
 		conf_files_fini(&files);
 		return APP_EXIT_UNAVAILABLE;
 	}

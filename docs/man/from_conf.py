@@ -131,7 +131,7 @@ def man():
         if reloadable:
             out.append("A reload takes a change up.")
     out += [".El", ".Sh ENVIRONMENT",
-            "For a user's daemon, and where the file does not say it:",
+            "For a user's daemon, where the file does not say it; for a system daemon, where there is no file:",
             ".Bl -tag -width AGENTBOX_SANDBOX_URL",
             ".It Ev AGENTBOX_API_KEY", "The key of the first account.",
             ".It Ev AGENTBOX_API_URL", "Its control plane.",

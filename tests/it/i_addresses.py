@@ -2,6 +2,7 @@
 """Where the daemon's requests go: by default, by the account's domain, by what the cloud says of a sandbox, by addresses
 of one's own (cases 1 to 4); and keys that do not look like one (24). A proxy that leads every name to the scripted cloud
 stands in for the network."""
+import os
 import re
 import subprocess
 
@@ -214,6 +215,20 @@ def test_a_1_only_the_environment(cloud, tmp_path, env, seen):
     finally:
         d.close()
         proxy.stop()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a daemon of many users")
+def test_a_1_a_system_daemon_with_a_file_leaves_the_environment_alone(cloud):
+    """A-1: what sets such a daemon up is its files; a key that does not count is said to, and nobody finds it in /proc."""
+    d = harness.Daemon(cloud, conf={"account default": {"api_key_file": None}}, env={"AGENTBOX_API_KEY": "ab_1"})
+    try:
+        with Api(d.socket) as api:
+            assert error(create, api, timeout=10).reason == "KEY_MISSING"
+        with open("/proc/%d/environ" % d.pid, "rb") as f:
+            assert b"ab_1" not in f.read()
+        assert "environment_ignored name=AGENTBOX_API_KEY" in d.log()
+    finally:
+        d.close()
 
 
 @pytest.mark.parametrize("route", ["get", "connect"])

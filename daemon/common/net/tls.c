@@ -2,7 +2,6 @@
 /* The settings of TLS: what we accept, whom we believe, who we are. Connections: tls_conn.c. */
 #include "daemon/common/net/tls.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/x509.h>
@@ -102,43 +101,6 @@ static int load_identity(SSL_CTX *ctx, const char *cert, const char *key, struct
 	return 0;
 }
 
-/* "8 hex digits.number", as c_rehash names links to certificates. */
-static bool is_hashed_name(const char *name)
-{
-	return strlen(name) >= 10 && strspn(name, "0123456789abcdef") == 8 && name[8] == '.' &&
-	       name[9 + strspn(name + 9, "0123456789")] == '\0';
-}
-
-bool tls_dir_serves(const char *dir)
-{
-	DIR *d = opendir(dir);
-	struct dirent *e;
-	bool found = false;
-
-	if (!d)
-		return false;
-	while (!found && (e = readdir(d)))
-		found = is_hashed_name(e->d_name) && !faccessat(dirfd(d), e->d_name, R_OK, 0);
-	closedir(d);
-	return found;
-}
-
-/* The folder is read certificate by certificate as they are needed; the bundle, which says the same, is parsed at once (20 ms
- * and 0.8 MiB for each account), so only where no folder serves. Both are the places compiled into OpenSSL, whatever the
- * environment says. */
-static int load_roots(SSL_CTX *ctx, const char *ca_file, struct status *why)
-{
-	const char *file = X509_get_default_cert_file(), *dir = X509_get_default_cert_dir();
-
-	(void)SSL_CTX_load_verify_dir(ctx, dir);
-	if (!tls_dir_serves(dir) && !access(file, R_OK))
-		(void)SSL_CTX_load_verify_file(ctx, file);
-	ERR_clear_error();
-	if (ca_file && SSL_CTX_load_verify_file(ctx, ca_file) != 1)
-		return tls_refuse(why, "ca_file", ca_file);
-	return 0;
-}
-
 static void client_free(struct tls_client *t)
 {
 	SSL_SESSION *s;
@@ -175,7 +137,9 @@ int tls_client_new(const struct tls_client_options *o, struct tls_client **ret, 
 		return -ENOMEM;
 	r = check_kinds(o, why);
 	if (!r)
-		r = load_roots(t->ctx, o->ca_file, why);
+		tls_load_roots(t->ctx);
+	if (!r && o->ca_file && SSL_CTX_load_verify_file(t->ctx, o->ca_file) != 1)
+		r = tls_refuse(why, "ca_file", o->ca_file);
 	if (!r && o->cert_file)
 		r = load_identity(t->ctx, o->cert_file, o->key_file ? o->key_file : o->cert_file, why);
 	if (r < 0)

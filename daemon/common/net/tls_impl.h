@@ -50,8 +50,10 @@ struct tls_conn {
 	struct tls_failure *untrusted;
 };
 
-/* Is there a certificate in this folder that OpenSSL finds by its hash? */
-bool tls_dir_serves(const char *dir);
+/* Does OpenSSL find each certificate of the bundle in this folder, by its hash? */
+bool tls_dir_has_all(const char *dir, const char *bundle);
+/* Those of the folder and of the bundle. */
+void tls_load_roots(SSL_CTX *ctx);
 /* From an SSL_CTX callback. */
 struct tls_conn *tls_conn_of(const SSL *ssl);
 BIO_METHOD *tls_bio_method(void);

@@ -290,27 +290,48 @@ TEST(truncation_shows)
 	tls_server_unref(ts);
 }
 
-/* What OpenSSL would not find by its hash leaves the bundle in charge. */
-TEST(a_folder_of_roots_serves_by_hashed_names)
+static void put_file(const char *dir, const char *name, const char *text)
 {
-	static const struct { const char *name, *target; bool serves; } cases[] = {
-		{ "002c0b4f.0", "/dev/null", true },	   { "002c0b4f.12", "/dev/null", true },
-		{ "002c0b4f.0", "/nonexistent", false },   { "002c0b4f.r0", "/dev/null", false },
-		{ "002c0b4F.0", "/dev/null", false },	   { "002c0b4f.", "/dev/null", false },
-		{ "ca-certificates.crt", "/dev/null", false },
+	char path[96];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "we");
+	CHECK(f && fputs(text, f) >= 0 && !fclose(f));
+}
+
+#define PEM(text) "-----BEGIN CERTIFICATE-----\n" text "\n-----END CERTIFICATE-----\n"
+
+/* What OpenSSL would not find by its hash has to come from the bundle: a company's own CA that stands in it alone. */
+TEST(a_folder_of_roots_has_what_the_bundle_has)
+{
+	static const struct { const char *name, *has, *bundle; bool all; } cases[] = {
+		{ "002c0b4f.0", PEM("one") PEM("two"), PEM("one"), true },
+		{ "002c0b4f.12", PEM("one"), "# One\n" PEM("one"), true },
+		{ "002c0b4f.0", PEM("one"), "", true },
+		{ "002c0b4f.0", PEM("one"), PEM("one") PEM("mine"), false },
+		{ "002c0b4f.0", PEM("one"), PEM("on"), false },
+		{ "002c0b4f.0", "", PEM("one"), false },
+		{ "002c0b4f.r0", PEM("one"), PEM("one"), false },
+		{ "002c0b4F.0", PEM("one"), PEM("one"), false },
+		{ "002c0b4f.", PEM("one"), PEM("one"), false },
+		{ "one.pem", PEM("one"), PEM("one"), false },
 	};
-	char dir[] = "/tmp/test_tls.XXXXXX", path[64];
+	char dir[] = "/tmp/test_tls.XXXXXX", bundle[64], path[64];
 
 	CHECK(mkdtemp(dir));
-	CHECK(!tls_dir_serves(dir));
+	snprintf(bundle, sizeof(bundle), "%s/bundle.crt", dir);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		put_file(dir, cases[i].name, cases[i].has);
+		put_file(dir, "bundle.crt", cases[i].bundle);
 		snprintf(path, sizeof(path), "%s/%s", dir, cases[i].name);
-		CHECK(!symlink(cases[i].target, path));
-		CHECK(tls_dir_serves(dir) == cases[i].serves);
+		CHECK_INT(tls_dir_has_all(dir, bundle), cases[i].all);
 		CHECK(!unlink(path));
 	}
+	CHECK(!symlink("/nonexistent", path));
+	CHECK(tls_dir_has_all(dir, bundle) == false);
+	CHECK(!unlink(path) && !unlink(bundle));
 	CHECK(!rmdir(dir));
-	CHECK(!tls_dir_serves(dir));
 }
 
 TEST(bad_files)
