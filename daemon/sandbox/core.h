@@ -163,7 +163,7 @@ struct sandbox_core {
 	struct grave grave;
 };
 
-/* --- core.c --- */
+/* --- account.c --- */
 
 const char *account_name(const struct account *a);
 struct account *core_account_by_name(struct sandbox_core *core, const char *name);
@@ -171,6 +171,14 @@ struct account *core_account_of(struct sandbox_core *core, uid_t uid);
 struct uid_limit *core_uid_limit(struct sandbox_core *core, uid_t uid);	/* NULL = none */
 /* The same; where only the limits of any uid apply, makes an entry that counts for this one. -ENOMEM. */
 must_check int core_uid_limit_of(struct sandbox_core *core, uid_t uid, struct uid_limit **ret);
+/* The policy defaults for what this uid makes from this template. */
+void core_policy_default(const struct sandbox_core *core, uid_t uid, const char *template_id,
+			 struct policy *ret);
+/* At the start, with room for all that there may ever be: rows point to theirs. */
+must_check int core_make_accounts(struct sandbox_core *core, const struct sandbox_core_options *o);
+void core_free_accounts(struct sandbox_core *core);	/* with the rules */
+
+/* --- core.c --- */
 
 struct sandbox *core_find(struct sandbox_core *core, const struct account *a, const char *id);
 /* Whether it has a row, in whichever account or in one that is not configured, or is being made: it is not adopted then. */
@@ -223,9 +231,6 @@ void sandbox_changed(struct sandbox_core *core, struct sandbox *b, enum sandbox_
 		     const char *by);
 /* A call uses it: it is not idle. */
 void sandbox_used(struct sandbox_core *core, struct sandbox *b);
-/* The policy defaults for what this uid makes from this template. */
-void core_policy_default(const struct sandbox_core *core, uid_t uid, const char *template_id,
-			 struct policy *ret);
 /* The cloud no longer has it. by_us: a kill of ours ended it. `evidence`: the answer that says so, for people. */
 void sandbox_gone(struct sandbox_core *core, struct sandbox *b, bool by_us, const char *evidence);
 /* A GET says so. While it is being killed the DELETE's answer ends it, which alone says by whom. */
