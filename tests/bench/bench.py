@@ -4,6 +4,7 @@
 CPU of a server is read from the scheduler (ns), summed over its threads; figures are the median of the rounds.
 """
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ import statistics
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -621,6 +623,36 @@ def bench_exit(rig):
     row("Run true: memory growth of the daemon", [(rig.d.hwm_kb() - hwm) / 1024], [4.0], "a bound", "<= 1", "MiB")
 
 
+def written_cpu(size):
+    """Seconds of CPU in which so many bytes are written into a file, as a spool is: 64 KiB at a time, nothing synced."""
+    piece, begin = bytes(64 << 10), time.thread_time()
+    with tempfile.TemporaryFile(dir=OUT, buffering=0) as f:
+        for _ in range(size // len(piece)):
+            f.write(piece)
+        return time.thread_time() - begin
+
+
+def relayed_cpu(rig, proxy, size):
+    """Seconds of CPU in which nghttpx passes so much output on, from the same agent to one reader."""
+    start = json.dumps({"process": {"cmd": "/bin/sh", "args": ["-c", "head -c %d /dev/zero" % size]}, "stdin": False}).encode()
+    head = [arg for k, v in direct_start(rig) for arg in ("-H", "%s: %s" % (k, v))]
+    before = cpu_ns(proxy.pid)
+    got = subprocess.run(["curl", "-sSf", "--http2-prior-knowledge", "--unix-socket", proxy.socket, "--data-binary", "@-"] + head +
+                         ["http://localhost/process.Process/Start"], input=struct.pack(">BI", 0, len(start)) + start,
+                         stdout=subprocess.PIPE, check=True, timeout=300).stdout
+    assert len(got) > size and b'"exited":true' in got[-500:].replace(b" ", b""), got[-500:]
+    return (cpu_ns(proxy.pid) - before) / 1e9
+
+
+def output_floor(rig, size):
+    """CPU of a GiB of output to one reader: what nghttpx takes to pass it on, and what it takes to write it into a file."""
+    proxy = Nghttpx(rig.local)
+    try:
+        return [(relayed_cpu(rig, proxy, size) + written_cpu(size)) / size * (1 << 30) for _ in range(ROUNDS)]
+    finally:
+        proxy.close()
+
+
 def bench_fanout(rig):
     """One command's output to 16 readers, against one reader: bytes delivered a second, CPU of the daemon for a GiB."""
     size = 60 << 20
@@ -641,6 +673,8 @@ def bench_fanout(rig):
             cpus[n].append((cpu_ns(rig.d.pid) - before) / 1e9 / (size * n) * (1 << 30))
     row("fan-out of 60 MiB to 16 readers: delivered", rates[16], rates[1], "to one", "", "MB/s")
     row("fan-out to 16 readers: daemon CPU per GiB delivered", cpus[16], cpus[1], "to one", "<= 1", "s")
+    row("output to one reader: daemon CPU per GiB", cpus[1], output_floor(rig, size), "nghttpx, and a file written", "", "s")
+    row("output to one reader: daemon CPU per GiB", cpus[1], [1.2], "the goal", "<= 1", "s")
     row("fan-out: memory growth of the daemon", [(rig.d.hwm_kb() - hwm) / 1024], [16.0], "a bound", "<= 1", "MiB")
 
 
