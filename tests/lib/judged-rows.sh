@@ -121,8 +121,8 @@ for path in sorted(glob.glob("tests/mutants/rows/*.patch")):
     if m and m.group(1) in patches:
         patches[m.group(1)].append(os.path.basename(path))
         with open(path, encoding="utf-8") as f:
-            first = re.fullmatch(r"# test: (?:it (\S+::\w+).*|(unit \w+|fuzz (?:agent_)?sequences))\n", f.readline())
-        named = first and (first.group(1) or first.group(2))
+            first = re.fullmatch(r"# test: (?:it (\S+::\w+).*|(unit \w+|lint \w+|fuzz (?:agent_)?sequences))\n", f.readline())
+        named = first and re.sub(r"^lint (\w+)$", r"lint/\1.py", first.group(1) or first.group(2))
         if named and named not in tests[m.group(1)]:
             tests[m.group(1)].append(named)
 bad = 0

@@ -162,12 +162,14 @@ def mutants():
 
 
 def names_a_test(line):
-    """`# test: unit NAME`, `# test: it FILE.py::TEST` or `# test: fuzz sequences` (or agent_sequences), of tests that there are."""
+    """`# test: unit NAME`, `it FILE.py::TEST`, `lint FILE` or `fuzz sequences` (or agent_sequences), of tests that there are."""
     if line in ("# test: fuzz sequences", "# test: fuzz agent_sequences"):
         return exists("tests/fuzz/sequences_main.c")
     if m := re.fullmatch(r"# test: unit (\w+)", line):
         folder, _, name = m.group(1).partition("_")
         return exists("tests/unit/%s/test_%s.c" % (folder, name or folder))
+    if m := re.fullmatch(r"# test: lint (\w+)", line):
+        return exists("tests/lint/%s.py" % m.group(1))
     m = re.fullmatch(r"# test: it (\w+\.py)::(\w+)(\[.*\])?", line)
     return bool(m and exists("tests/it/" + m.group(1)) and re.search(r"^def %s\(" % m.group(2), read("tests/it/" + m.group(1)), re.M))
 

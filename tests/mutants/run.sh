@@ -7,6 +7,7 @@
 #   # test: unit NAME                   tests/unit/test_NAME
 #   # test: it FILE.py::TEST            tests/it/FILE.py, all its parameters
 #   # test: fuzz sequences              tests/fuzz/sequences, 4,000 of them; so does agent_sequences
+#   # test: lint FILE                   tests/lint/FILE.py
 #
 # A mutant that survives is a hole in the tests. So is a test that fails, or is skipped, without the patch.
 #
@@ -105,6 +106,8 @@ build_for() {
 		ninja -C build "tests/unit/test_$2" >build.log 2>&1
 	elif [ "$1" = fuzz ]; then
 		ninja -C build "tests/fuzz/$2" >build.log 2>&1
+	elif [ "$1" = lint ]; then
+		:
 	else
 		# shellcheck disable=SC2086
 		ninja -C build $programs >build.log 2>&1
@@ -117,6 +120,8 @@ test_passes() {
 		timeout 300 "build/tests/unit/test_$2" >row.log 2>&1
 	elif [ "$1" = fuzz ]; then
 		timeout 600 "build/tests/fuzz/$2" 4000 >row.log 2>&1
+	elif [ "$1" = lint ]; then
+		/usr/bin/python3 "tests/lint/$2.py" >row.log 2>&1
 	else
 		BUILD_DIR=$dir/build timeout 600 /usr/bin/python3 -m pytest "tests/it/$2" -q -x >row.log 2>&1 && grep -q '[0-9] passed' row.log
 	fi
@@ -137,7 +142,7 @@ plant_row() {
 	kind='' what=''
 	read -r _ _ kind what <"$1"
 	case $(head -n 1 "$1") in
-	"# test: unit "*|"# test: it "*::*|"# test: fuzz sequences"|"# test: fuzz agent_sequences") ;;
+	"# test: unit "*|"# test: it "*::*|"# test: fuzz sequences"|"# test: fuzz agent_sequences"|"# test: lint "*) ;;
 	*)
 		printf '%-40s names no test in its first line\n' "$name"
 		broken="$broken $name"
