@@ -22,7 +22,7 @@ from api import Api
 from fakecloud import FakeCloud
 from harness import until
 from y_restart import Load, grpc_client
-from y_systemd import CONF, SOCKET, ctl, ids
+from y_systemd import CONF, SOCKET, ctl, ids, leases_outlive_restarts, without_pidfs
 
 FULL = os.environ.get("SHOWS_FULL") == "1"
 MISSING = [t for t in ("dpkg-buildpackage", "dh", "lintian", "meson") if not shutil.which(t)]
@@ -198,6 +198,12 @@ def test_upgrade_under_load(box):
     assert box.run("dpkg-query", "-W", "-f", "${Version}", "agentboxd").stdout == box.version != LOWER
     assert box.main_pid() != pid and box.run("stat", "-c", "%i", SOCKET).stdout == inode
     assert box.show("agentboxd", "NRestarts") == "0"
+
+
+def test_leases_of_processes_outlive_a_restart(box, cloud):
+    leases_outlive_restarts(box, cloud)
+    with without_pidfs(box):
+        leases_outlive_restarts(box, cloud)
 
 
 def enough(tally, more):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The installed units under systemd as PID 1, in a container of the test's own (tests/lib/nspawn.py)."""
+import contextlib
 import http.client
 import json
 import os
@@ -244,37 +245,39 @@ sys.stdin.read()
 """ % os.path.join(harness.ROOT, "tests/lib")
 
 
-@pytest.fixture(params=["this kernel", "without pidfs"])
-def kernel(running, request):
-    """The service on a kernel that has pidfs, and on one that has not."""
-    if request.param == "this kernel":
-        yield running
-        return
-    running.run("cp", os.path.join(harness.BUILD, "tests/it/no_pidfs.so"), NO_PIDFS)
-    running.write(NO_PIDFS_CONF, "[Service]\nEnvironment=LD_PRELOAD=%s\n" % NO_PIDFS)
+@contextlib.contextmanager
+def without_pidfs(box):
+    """The service as on a kernel that has no pidfs."""
+    box.run("cp", os.path.join(harness.BUILD, "tests/it/no_pidfs.so"), NO_PIDFS)
+    box.run("mkdir", "-p", os.path.dirname(NO_PIDFS_CONF))
+    box.write(NO_PIDFS_CONF, "[Service]\nEnvironment=LD_PRELOAD=%s\n" % NO_PIDFS)
     if harness.ASAN:    # whose library would be the first
-        running.run("sh", "-c", "echo Environment=ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0 >>" + NO_PIDFS_CONF)
-    running.run("systemctl", "daemon-reload")
-    running.run("systemctl", "restart", "agentboxd")
-    yield running
-    pid = running.run("systemctl", "show", "-P", "MainPID", "agentboxd").stdout.strip()
-    loaded = running.run("grep", "-c", NO_PIDFS, "/proc/%s/maps" % pid, check=False).stdout
-    running.run("rm", NO_PIDFS_CONF)
-    running.run("systemctl", "daemon-reload")
-    running.run("systemctl", "restart", "agentboxd")
+        box.run("sh", "-c", "echo Environment=ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0 >>" + NO_PIDFS_CONF)
+    box.run("systemctl", "daemon-reload")
+    box.run("systemctl", "restart", "agentboxd")
+    yield
+    loaded = box.run("grep", "-c", NO_PIDFS, "/proc/%d/maps" % box.main_pid(), check=False).stdout
+    box.run("rm", NO_PIDFS_CONF, NO_PIDFS)
+    box.run("systemctl", "daemon-reload")
+    box.run("systemctl", "restart", "agentboxd")
     assert int(loaded) > 0
 
 
-def test_leases_of_processes_outlive_a_restart(kernel, cloud):
-    """The service, which is of another user, sees the processes that hold leases: one that lives keeps its sandbox over a restart,
-    one that ended meanwhile does not."""
-    owners = [subprocess.Popen(kernel.argv("/usr/bin/python3", "-B", "-c", OWNER, SOCKET, user="inside"), stdin=subprocess.PIPE,
+def leases_outlive_restarts(box, cloud):
+    """The service, which is of another user, sees the processes that hold leases: those that live keep their sandboxes over
+    `systemctl restart`; one that ended while it was down does not."""
+    owners = [subprocess.Popen(box.argv("/usr/bin/python3", "-B", "-c", OWNER, SOCKET, user="inside"), stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, text=True) for _ in range(2)]
     try:
         stays, goes = [p.stdout.readline().strip() for p in owners]
-        kernel.run("systemctl", "stop", "agentboxd.socket", "agentboxd")
+        pid = box.main_pid()
+        box.run("systemctl", "restart", "agentboxd")
+        assert box.main_pid() != pid
+        held = [json.loads(line)["sandbox"] for line in ctl(box, "lease", "ls", "--json").stdout.splitlines()]
+        assert stays in held and goes in held
+        box.run("systemctl", "stop", "agentboxd.socket", "agentboxd")
         owners[1].communicate()
-        kernel.run("systemctl", "start", "agentboxd.socket", "agentboxd")
+        box.run("systemctl", "start", "agentboxd.socket", "agentboxd")
         until(lambda: not alive(cloud, goes), 15, "the end of the sandbox whose owner is gone")
         assert alive(cloud, stays)
         owners[0].communicate()
@@ -283,6 +286,36 @@ def test_leases_of_processes_outlive_a_restart(kernel, cloud):
         for p in owners:
             p.kill()
             p.wait()
+
+
+@pytest.mark.parametrize("kernel", ["this kernel", "without pidfs"])
+def test_leases_of_processes_outlive_a_restart(running, cloud, kernel):
+    with contextlib.nullcontext() if kernel == "this kernel" else without_pidfs(running):
+        leases_outlive_restarts(running, cloud)
+
+
+def service(box, name, *argv):
+    """A command line as a service with a user of its own, which is there while it runs."""
+    return box.run("systemd-run", "--quiet", "--pipe", "--wait", "--collect", "-p", "DynamicUser=yes", "-p", "User=" + name, "-p",
+                   "StateDirectory=" + name, "-p", "SupplementaryGroups=agentbox", "sh", "-c", 'id -u; exec agentboxctl -s "$0" "$@"',
+                   SOCKET, *argv, check=False)
+
+
+def test_a_uid_that_systemd_gives_again(running, cloud):
+    """Of two services with DynamicUser= that systemd gave the same uid, one after the other, the second has nothing of the first one's."""
+    uid, mine = service(running, "first", "create", "--name", "mine", "--timeout", "10m").stdout.split()
+    assert 61184 <= int(uid) <= 65519 and alive(cloud, mine)
+    # That of its state folder's owner is what systemd gives a service if it is free.
+    running.run("install", "-d", "-m", "700", "-o", uid, "-g", uid, "/var/lib/private/second")
+    said = service(running, "second", "ls", "-q")
+    assert (said.returncode, said.stdout) == (0, uid + "\n"), said
+    for what in (mine, "mine"):
+        said = service(running, "second", "kill", what)
+        assert said.stdout.split("\n")[0] == uid and "there is no sandbox" in said.stderr, said
+    said = service(running, "second", "create", "--name", "mine", "--timeout", "10m")
+    other = said.stdout.split()[1]
+    assert other != mine and alive(cloud, mine) and alive(cloud, other)
+    assert service(running, "first", "ls", "-q").stdout.split() == [uid, mine], "the first is back"
 
 
 def alive(cloud, sandbox):
@@ -379,6 +412,26 @@ def test_the_journal_has_fields(running):
     running.run("journalctl", "--update-catalog")
     said = running.run("journalctl", "-q", "-x", "MESSAGE_ID=" + found["MESSAGE_ID"]).stdout
     assert "A call of a local program failed" in said and "agentboxd-errors(7)" in said
+
+
+def test_a_failed_call_is_found_by_its_request_id(running):
+    """Its caller chose it: the journal has it as a field, and the metrics at the step that the call fell into."""
+    running.run("install", "-d", "-m", "755", "/etc/agentboxd/conf.d")
+    running.write("/etc/agentboxd/conf.d/metrics.conf", "[daemon]\nmetrics_per_uid = yes\n")
+    running.run("systemctl", "enable", "agentboxd-metrics.socket")
+    running.run("systemctl", "restart", "agentboxd")
+    try:
+        r = ctl(running, "create", "--request-id", "job-17", "--timeout", "9000h", check=False)
+        assert r.returncode != 0, r
+        found, = until(lambda: entries(running, "AGENTBOX_EVENT=call_failed", "AGENTBOX_REQ=job-17"), 10, "the entry")
+        assert found["AGENTBOX_METHOD"] == "/agentbox.v1.SandboxService/Create" and found["AGENTBOX_REASON"] in r.stderr
+        said = running.run("curl", "-sf", "--unix-socket", "/run/agentboxd/metrics.sock", "http://x/metrics").stdout
+        buckets = [line for line in said.splitlines() if '# {request_id="job-17"}' in line]
+        assert len(buckets) == 1 and 'agentbox.v1.SandboxService/Create"' in buckets[0], buckets
+    finally:
+        running.run("rm", "/etc/agentboxd/conf.d/metrics.conf")
+        running.run("systemctl", "disable", "--now", "agentboxd-metrics.socket")
+        running.run("systemctl", "restart", "agentboxd")
 
 
 def test_the_catalog_has_every_kind(box):
