@@ -146,12 +146,14 @@ def callers(socket):
 
 
 # Rows of lists, and what each caller then is.
-NOBODY = dict.fromkeys(["alice", "bob", "carol", "nameless", "service", "root of a user namespace", "root of a pid namespace"], "-")
+NOBODY = dict.fromkeys(["alice", "bob", "carol", "nameless", "service", "next of its uid", "root of a user namespace",
+                        "root of a pid namespace"], "-")
 ALL = dict.fromkeys(NOBODY, "use")
 MATRIX = [
     ({}, dict(ALL, root="admin")),
     ({"allow": "alice"}, dict(NOBODY, alice="use", root="admin")),
-    ({"allow": "61001, 61499-61500"}, dict(NOBODY, alice="use", nameless="use", service="use", root="admin")),
+    ({"allow": "61001, 61499-61500"}, dict(NOBODY, alice="use", nameless="use", service="use", root="admin",
+                                               **{"next of its uid": "use"})),
     ({"allow": "@agents, @7200"}, dict(NOBODY, alice="use", bob="use", root="admin")),
     ({"allow": "*", "deny": "bob, @ops"}, dict(ALL, bob="-", carol="-", root="admin")),
     ({"deny": "61002-61499"}, dict(ALL, bob="-", carol="-", nameless="-", root="admin")),
@@ -160,14 +162,27 @@ MATRIX = [
     ({"allow": "alice", "observe": "@ops"}, dict(NOBODY, alice="use", carol="look", root="admin")),
     ({"allow": "@agents", "observe": "alice"}, dict(NOBODY, alice="use+look", root="admin")),
     ({"allow": "guest", "observe": "@ops, nameless"}, dict(NOBODY, service="use", carol="look", root="admin")),
+    ({"allow": "other, alice", "admins": "root, guest"}, dict(NOBODY, alice="use", service="admin", root="admin",
+                                                              **{"next of its uid": "use"})),
+    ({"deny": "other", "observe": "guest"}, dict(ALL, service="use+look", root="admin", **{"next of its uid": "-"})),
     ({"allow": "none", "admins": "root, carol"}, dict(NOBODY, carol="admin", root="admin")),
     ({"allow": "root"}, dict(NOBODY, root="admin", **{"root of a user namespace": "use", "root of a pid namespace": "use"})),
 ]
 
 
+def next_of_its_uid(host, lists):
+    """What another user is that gets the uid of the service, as systemd gives them in turn."""
+    host.write("passwd", PASSWD.replace("guest:", "other:"))
+    with contextlib.closing(warm(host, 61500)) as c:
+        host.reload(lists)
+        rights = c.rights()
+    host.write("passwd", PASSWD)
+    return rights
+
+
 def test_the_access_matrix(host):
-    """The access matrix: allow, deny, groups, names, ranges, observers, admins, root of another namespace; each row over one reload, on
-    connections that stay."""
+    """The access matrix: allow, deny, groups, names, ranges, observers, admins, root of another namespace, a uid that was another's; each
+    row over a reload, on connections that stay."""
     with contextlib.ExitStack() as stack:
         who = callers(host.socket)
         for c in who.values():
@@ -176,6 +191,7 @@ def test_the_access_matrix(host):
         for lists, want in MATRIX:
             host.reload(lists)
             got = {name: c.rights() for name, c in who.items()}
+            got["next of its uid"] = next_of_its_uid(host, lists)
             told += ["%s: %s is %s, not %s" % (lists, n, got[n], want[n]) for n in got if got[n] != want[n]]
         assert not told, "\n".join(told)
 
