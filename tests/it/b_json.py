@@ -62,6 +62,18 @@ def test_the_schema_is_one():
     assert not bare
 
 
+def test_it_is_what_is_installed():
+    """Byte by byte, where agentboxctl(1) says that it is."""
+    root = harness.temp_dir("abj-")
+    subprocess.run(["meson", "install", "-C", harness.BUILD, "--no-rebuild", "--quiet", "--destdir", root], check=True, stdout=subprocess.DEVNULL)
+    found, = glob.glob(root + "/**/agentboxctl.schema.json", recursive=True)
+    with open(os.path.join(harness.ROOT, "docs/man/agentboxctl.1"), encoding="utf-8") as f:
+        said = re.search(r"\S*/agentboxctl\.schema\.json", f.read()).group(0)
+    assert found.endswith(said.removeprefix("/usr"))
+    with open(found, encoding="utf-8") as f, open(PATH, encoding="utf-8") as g:
+        assert f.read() == g.read()
+
+
 def test_every_command_has_one(d):
     """A command without --json says so; all others are in the schema."""
     words = {line.split()[0] for line in d.ctl("help").stdout.splitlines() if line.startswith("  ")}

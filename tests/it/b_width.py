@@ -11,6 +11,7 @@ import harness
 from api import Api
 from f_terminal import Term
 from harness import until
+from x_top import Screen
 
 HELPS = [c for c in re.findall(r"^  ([a-z-]+) ", subprocess.run([harness.AGENTBOXCTL, "help"], capture_output=True, text=True,
                                                               check=False).stdout, re.M)] if os.path.exists(harness.AGENTBOXCTL) else []
@@ -73,14 +74,18 @@ def test_lists(busy, words):
         assert re.split(r"  +", wide[0])[:10] == heads[:10]
 
 
-def test_status_and_top(busy):
-    d, _ = busy
-    for cols in (80, 200):
-        t = Term(d, "top", size=(30, cols))
-        t.until("a-name")
-        t.type("q")
-        assert t.proc.wait(20) == 0
-    assert all(len(t) <= 200 for t in lines(d, 200, "status"))
+@pytest.mark.parametrize("cols", [80, 200])
+def test_status_and_top(busy, cols):
+    d, box = busy
+    shown = lines(d, cols, "status")
+    assert max(map(len, shown)) <= cols, [t for t in shown if len(t) > cols]
+    number = re.compile(r"[\d.:]+")     # which change from one call to the next
+    assert number.sub("0", " ".join(" ".join(shown).split())) == number.sub("0", " ".join(d.ctl("status").stdout.split()))
+    s = Screen(d, size=(30, cols))
+    picture = s.picture(lambda x: any("a-name" in line for line in x))
+    assert max(map(len, picture)) <= cols and any(box in line for line in picture), picture
+    s.type("q")
+    assert s.proc.wait(20) == 0
 
 
 @pytest.mark.parametrize("cols", [80, 200])

@@ -358,21 +358,40 @@ def test_a_reload(cloud, folder):
 # Section and key, what it is, what it becomes.
 TWELVE = [("daemon log_level", "info", "debug"), ("daemon drain_timeout", "20s", "3s"), ("daemon unclaimed_grace", "100s", "90s"),
           ("daemon restart_grace", "20s", "10s"), ("daemon metrics_per_uid", "no", "yes"), ("policy on_release", "leave", "kill"),
-          ("policy release_grace", "30s", "20s"), ("policy idle_timeout", "50m", "40m"), ("policy max_age", "20h", "10h"),
-          ("policy on_cap", "warn", "pause"), ("policy on_idle", "pause", "kill"), ("policy resume_on_use", "no", "yes")]
+          ("policy release_grace", "30s", "20s"), ("policy idle_timeout", "50m", "40m"), ("policy on_cap", "warn", "pause"),
+          ("uid 4242 max_sandboxes", "5", "7"), ("access deny", "4343", "4242"), ("policy resume_on_use", "no", "yes")]
+
+
+@contextlib.contextmanager
+def follower(d, uid):
+    """Another user who has a sandbox and follows what happens to it; None without root."""
+    if os.geteuid():
+        yield None
+        return
+    os.chmod(d.socket, 0o666)
+    made = harness.as_user(uid, [harness.AGENTBOXCTL, "-s", d.socket])
+    subprocess.run(made + ["create"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True, timeout=30)
+    with subprocess.Popen(made + ["events", "--initial"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True) as p:
+        try:
+            assert p.stdout.readline()
+            yield p
+        finally:
+            p.kill()
 
 
 def test_twelve_changes_at_once(cloud, folder):
-    """All are taken up, or, where one line of them is wrong, none, and the line is named; what streams and may go on streams on."""
+    """All are taken up, or, where one line of them is wrong, none, and the line is named; what streams and may go on streams on, and what
+    may not any more ends."""
     conf = {}
     for name, was, _ in TWELVE:
-        section, key = name.split()
+        section, key = name.rsplit(" ", 1)
         conf.setdefault(section, {})[key] = was
-    lines = [("%s = %s\n" % (name.split()[1], was), "%s = %s\n" % (name.split()[1], to)) for name, was, to in TWELVE]
+    lines = [tuple("%s = %s\n" % (name.split()[-1], value) for value in change) for name, *change in TWELVE]
     m = Manager(folder)
     with contextlib.closing(m), contextlib.closing(m.start(cloud, conf=conf)) as d:
         m.wait("READY=1")
-        with Api(d.socket) as api:
+        with Api(d.socket) as api, follower(d, 4242) as other_user:
             def values():
                 got = {"%s %s" % (v.section, v.key): list(v.value) for v in api.call("DaemonService.Config").values}
                 return [got[name] for name, _, _ in TWELVE]
@@ -386,12 +405,14 @@ def test_twelve_changes_at_once(cloud, folder):
             rewrite(d, *lines[:-1], (lines[-1][0], "resume_on_use = perhaps\n"))
             said = reload(m, d)
             assert "%s:%d: " % (d.conf_path, line_of(d, "resume_on_use")) in said and "reload_failed" in said
-            assert values() == before
+            assert values() == before and (other_user is None or other_user.poll() is None)
             rewrite(d, ("resume_on_use = perhaps\n", lines[-1][1]))
             assert "reloaded taken=12 need_restart=0" in reload(m, d)
             assert all(a != b for a, b in zip(values(), before)) and values()[0] == ["debug"] and values()[1] == ["3s"]
             other = api.call("SandboxService.Create").id
             assert any(other in str(e) for e in (next(watch) for _ in range(4)))
+            if other_user:
+                assert "UID_DENIED" in other_user.communicate(timeout=20)[1] and other_user.returncode
             api.call("CommandService.Signal", command={"command_id": begun.started.command_id}, signal=15)
             assert list(run)[-1].exited.signal == "TERM"
 

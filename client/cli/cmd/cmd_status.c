@@ -16,7 +16,8 @@ static void printf_like(2, 3) line(const char *name, const char *fmt, ...)
 	va_start(ap, fmt);
 	(void)vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	printf("%-12s %s\n", name, safe(text, clean, sizeof(clean)));
+	printf("%-12s ", name);
+	print_wrapped(stdout, 13, safe(text, clean, sizeof(clean)));
 }
 
 /* What a person can do; what is not listed says so in its message, or passes by itself. */
