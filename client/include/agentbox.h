@@ -960,7 +960,9 @@ struct ab_command_io {
 };
 
 /* Runs a command to its end. The result is that of the command, whatever it was: AB_OK says only
- * that it is known what became of it. io may be NULL. */
+ * that it is known what became of it. io may be NULL. Over a restart of the daemon, which is waited for as the client's `wait_ms` says,
+ * output and input go on where they were; the result's output_complete is false where some was lost, and input of which it is not
+ * known whether the command has it ends the command, and the call with OUTCOME_UNKNOWN. */
 AB_API int ab_command_run(struct ab_client *c, const struct ab_command_options *o,
 			  const struct ab_call_options *how, const struct ab_command_io *io,
 			  struct ab_command_result **ret);
@@ -996,7 +998,7 @@ AB_API ptrdiff_t ab_input_put(struct ab_call *call, const void *data, size_t n);
 AB_API int ab_input_finish(struct ab_call *call, bool close);
 /* How far the command's side has taken it, counted from its beginning. */
 AB_API uint64_t ab_input_accepted(const struct ab_call *call);
-/* All of it, waited for. ret_accepted: the offset for the next one; may be NULL. */
+/* All of it, waited for, also over a restart of the daemon. ret_accepted: the offset for the next one; may be NULL. */
 AB_API int ab_command_send_input(struct ab_client *c, const struct ab_command_ref *ref,
 				 uint64_t offset, const void *data, size_t n, bool close,
 				 const struct ab_call_options *how, uint64_t *ret_accepted);
@@ -1109,7 +1111,8 @@ AB_API int ab_file_write_start(struct ab_client *c, const struct ab_path *path,
 AB_API ptrdiff_t ab_file_write_put(struct ab_call *call, const void *data, size_t n);
 /* No more: it is written when the call is done. 0, -EPIPE, -ENOMEM. */
 AB_API int ab_file_write_finish(struct ab_call *call);
-/* From a descriptor's position to its end, in constant memory; may block in read(2). ret may be NULL. */
+/* From a descriptor's position to its end, in constant memory; may block in read(2). Over a restart of the daemon a file is sent again from
+ * that position. ret may be NULL. */
 AB_API int ab_file_write_from_fd(struct ab_client *c, const struct ab_path *path,
 				 const struct ab_write_options *o,
 				 const struct ab_call_options *how, int fd, struct ab_file **ret);

@@ -230,6 +230,9 @@ int wait_answer(struct ab_client *c, int r, bool *ret);
 /* Puts all of it, waiting for room. false: the call ended. */
 bool wait_put(struct ab_call *call, const uint8_t *p, size_t n,
 	      ptrdiff_t (*put)(struct ab_call *call, const void *data, size_t n));
+/* Whether to begin a stream again that ended so: by a restart of the daemon, and *until_ms (0 = it was heard since) has not come. A second
+ * try is made after a pause. */
+bool wait_again(struct ab_client *c, const struct ab_error *e, uint64_t *until_ms);
 /* Ends a call that is done or was cancelled; its error becomes the client's. Returns the status. */
 int wait_end(struct ab_client *c, struct ab_call *call);
 

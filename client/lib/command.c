@@ -417,117 +417,38 @@ uint64_t ab_input_accepted(const struct ab_call *call)
 	return call->accepted;
 }
 
+static int send_input(struct ab_client *c, const struct ab_command_ref *ref, uint64_t offset, const void *data, size_t n, bool close,
+		      const struct ab_call_options *how, struct ab_call **ret)
+{
+	struct ab_call *call;
+	int r = ab_command_input_start(c, ref, offset, how, &call);
+
+	if (r < 0)
+		return r;
+	if (wait_put(call, data, n, ab_input_put))
+		(void)ab_input_finish(call, close);
+	(void)ab_call_wait(call);
+	*ret = call;
+	return 0;
+}
+
 int ab_command_send_input(struct ab_client *c, const struct ab_command_ref *ref, uint64_t offset,
 			  const void *data, size_t n, bool close, const struct ab_call_options *how,
 			  uint64_t *ret_accepted)
 {
 	struct ab_call *call = NULL;
-	int r = c->in_callback ? -EDEADLK : ab_command_input_start(c, ref, offset, how, &call);
+	uint64_t until_ms = 0;
+	int r;
 
-	if (r < 0)
-		return wait_object(c, r, NULL);
-	if (wait_put(call, data, n, ab_input_put))
-		(void)ab_input_finish(call, close);
-	(void)ab_call_wait(call);
+	do {	/* again as a whole: the daemon drops what was accepted */
+		if (call && call->accepted > offset)
+			until_ms = 0;
+		ab_call_free(give(call));
+		r = c->in_callback ? -EDEADLK : send_input(c, ref, offset, data, n, close, how, &call);
+		if (r < 0)
+			return wait_object(c, r, NULL);
+	} while (wait_again(c, call->error, &until_ms));
 	if (ret_accepted && !call->error)
 		*ret_accepted = call->accepted;
 	return wait_end(c, call);
-}
-
-/* --- a whole run, waited for --- */
-
-struct run {
-	struct ab_client *c;
-	const struct ab_command_io *io;
-	struct ab_call *call, *input;
-	size_t given;			/* of io->input */
-	void *result;
-};
-
-static int run_event(struct run *run, const struct ab_command_event *ev)
-{
-	switch (ev->type) {
-	case AB_EVENT_STARTED: {
-		struct ab_command_ref ref = {
-			.sandbox = ev->command->sandbox,
-			.command_id = ev->command->command_id,
-			.pid = ev->command->pid,
-		};
-
-		if (!run->io || !run->io->input || run->input)
-			return 0;
-		return ab_command_input_start(run->c, &ref, 0, NULL, &run->input);
-	}
-	case AB_EVENT_OUTPUT:
-		if (run->io && run->io->output &&
-		    run->io->output(run->io->user, ev->stream, ev->data, ev->size))
-			return -ECANCELED;
-		return 0;
-	case AB_EVENT_EXITED:
-		/* the object behind the event is one that ab_free() takes for a result */
-		run->result = give(run->call->event);
-		return 0;
-	default:
-		return 0;
-	}
-}
-
-static void run_input(struct run *run)
-{
-	ptrdiff_t n;
-
-	if (!run->input || run->input->finished || ab_call_is_done(run->input))
-		return;
-	n = ab_input_put(run->input, (const uint8_t *)run->io->input + run->given,
-			 run->io->n_input - run->given);
-	if (n > 0)
-		run->given += (size_t)n;
-	if (n >= 0 && run->given == run->io->n_input)
-		(void)ab_input_finish(run->input, true);
-}
-
-static int run_loop(struct run *run)
-{
-	while (!ab_call_is_done(run->call)) {
-		struct ab_command_event ev;
-		int r = 0;
-
-		if (ab_command_next(run->call, &ev))
-			r = run_event(run, &ev);
-		else if (!ab_call_is_done(run->call)) {
-			run_input(run);
-			wait_once(run->call, -1);
-		}
-		if (r == -ENOMEM || r == -ECANCELED)
-			return r;
-	}
-	return 0;
-}
-
-int ab_command_run(struct ab_client *c, const struct ab_command_options *o,
-		   const struct ab_call_options *how, const struct ab_command_io *io,
-		   struct ab_command_result **ret)
-{
-	struct ab_command_options with_input;
-	struct run run = { .c = c, .io = io };
-	int r = c->in_callback ? -EDEADLK : 0;
-
-	if (r == 0 && o && io && io->input) {
-		with_input = *o;
-		with_input.stdin_open = true;
-		o = &with_input;
-	}
-	if (r == 0)
-		r = ab_command_run_start(c, o, how, &run.call);
-	if (r < 0)
-		return wait_object(c, r, NULL);
-	r = run_loop(&run);
-	if (r == -ENOMEM)
-		(void)call_fail(run.call, r);
-	ab_call_cancel(run.call);
-	ab_call_free(run.input);
-	if (!run.call->error && ret)
-		*ret = give(run.result);
-	obj_free(run.result);
-	return wait_end(c, run.call);
 }

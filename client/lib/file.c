@@ -337,8 +337,13 @@ int ab_file_write_from_fd(struct ab_client *c, const struct ab_path *path,
 			  struct ab_file **ret)
 {
 	struct fd_source s = { .fd = fd };
-	int r = ab_file_write_from(c, path, o, how, source_from_fd, &s, ret);
+	off_t begin = lseek(fd, 0, SEEK_CUR);	/* < 0: what was read does not come again */
+	uint64_t until_ms = 0;
+	int r;
 
+	do {
+		r = ab_file_write_from(c, path, o, how, source_from_fd, &s, ret);
+	} while (r && !s.error && begin >= 0 && wait_again(c, c->error, &until_ms) && lseek(fd, begin, SEEK_SET) == begin);
 	if (!s.error)
 		return r;
 	client_set_error(c, error_errno(s.error));

@@ -9,6 +9,10 @@
 #include "client/lib/client.h"
 #include "client/lib/error.h"
 #include "proto/base/clock.h"
+#include "proto/base/status.h"
+#include "proto/base/str.h"
+
+#define AGAIN_GAP_MS 100
 
 int client_wait(struct ab_client *c, int timeout_ms)
 {
@@ -99,6 +103,35 @@ bool wait_put(struct ab_call *call, const uint8_t *p, size_t n,
 		if (taken < n)
 			(void)ab_call_poll(call, -1);
 	}
+	return true;
+}
+
+static bool has_reason(const struct ab_error *e, enum ab_reason reason)
+{
+	return !e->local && str_eq(e->reason, status_reason_name(reason));
+}
+
+/* The daemon went, or is about to; or it came back and has not reached the sandbox, or does not know yet that we were gone. */
+static bool is_of_restart(const struct ab_error *e, bool was_lost)
+{
+	if (e->status == AB_UNAVAILABLE && (e->local || has_reason(e, R_DRAINING)))
+		return true;
+	return has_reason(e, R_STATE_CHANGING) || (was_lost && has_reason(e, R_INPUT_BUSY));
+}
+
+bool wait_again(struct ab_client *c, const struct ab_error *e, uint64_t *until_ms)
+{
+	uint64_t now_ms = clock_boot_ms();
+
+	if (!e || !is_of_restart(e, *until_ms != 0))
+		return false;
+	if (!*until_ms) {
+		*until_ms = now_ms + MIN(c->wait_ms, (uint64_t)INT32_MAX);
+		return true;
+	}
+	if (now_ms >= *until_ms)
+		return false;
+	(void)client_wait(c, AGAIN_GAP_MS);
 	return true;
 }
 

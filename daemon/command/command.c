@@ -15,6 +15,8 @@
 #include "proto/base/rng.h"
 #include "proto/base/str.h"
 
+#define REACH_WAIT_MS 5000u
+
 static const struct {
 	const char *name;
 	unsigned next;
@@ -33,12 +35,53 @@ static const struct {
 	[CMD_ENDED] = { "ended", 0 },
 };
 
+/* Each answers from the loop, and leaves the list then. */
+static void end_reach_ops(struct command *c)
+{
+	timer_clear(&c->reach);
+	list_for_each(n, &c->reach_ops)
+		cmd_op_post(list_entry(n, struct command_op, node));
+}
+
+static void on_not_reached(struct timer *t, void *user)
+{
+	end_reach_ops(command_from(user));
+}
+
 void command_set_state(struct command *c, enum command_state to)
 {
 	must(states[c->state].next & BIT(to));
 	log_debug("command_state", "command=%s sandbox=%s from=%s to=%s", c->id, c->at.id,
 		  states[c->state].name, states[to].name);
 	c->state = to;
+	if (to == CMD_RUNNING || to >= CMD_ENDING)
+		end_reach_ops(c);
+}
+
+bool command_can_begin(const struct command *c)
+{
+	return c->at.cloud && c->pid && (!c->verify || c->state == CMD_RUNNING);
+}
+
+bool command_is_reached(const struct command *c)
+{
+	return c->state >= CMD_ENDING || command_can_begin(c);
+}
+
+int command_reach(struct command *c, command_done_fn *done, void *user, struct command_op **ret)
+{
+	struct command_op *op;
+
+	if (!timer_is_set(&c->reach) && timer_set(&c->reach, loop_now_ms(c->cs->o.loop) + REACH_WAIT_MS) < 0)
+		return -ENOMEM;
+	op = cmd_op_new(c->cs, OP_FIND, c, user);
+	if (!op)
+		return -ENOMEM;
+	op->done = done;
+	list_del(&op->node);
+	list_add_tail(&c->reach_ops, &op->node);
+	*ret = op;
+	return 0;
 }
 
 /* --- making and freeing it --- */
@@ -51,10 +94,11 @@ struct command *command_ref(struct command *c)
 
 void command_destroy(struct command *c)
 {
-	must(list_is_empty(&c->readers) && list_is_empty(&c->start_ops));
+	must(list_is_empty(&c->readers) && list_is_empty(&c->start_ops) && list_is_empty(&c->reach_ops));
 	list_del(&c->node);
 	must(!c->listed);
 	sandbox_untie(&c->tie);
+	timer_clear(&c->reach);
 	timer_clear(&c->deadline);
 	timer_clear(&c->orphan);
 	timer_clear(&c->retry);
@@ -130,6 +174,7 @@ void command_forget(struct command *c)
 	timer_clear(&c->retry);
 	timer_clear(&c->exit_watch.due);
 	sandbox_cancel(give(c->inquiry));
+	end_reach_ops(c);
 	request_gone(c);
 	command_unsave(c);
 	command_unref(c);
@@ -208,6 +253,7 @@ int command_new(struct commands *cs, uid_t uid, const char *id, struct command *
 	command_lists_init(c);
 	list_init(&c->readers);
 	list_init(&c->start_ops);
+	list_init(&c->reach_ops);
 	c->id[0] = 'c';
 	if (id)
 		str_copy(c->id, sizeof(c->id), id);
@@ -217,6 +263,7 @@ int command_new(struct commands *cs, uid_t uid, const char *id, struct command *
 	timer_init(&c->deadline, cs->o.loop, on_deadline, c);
 	timer_init(&c->orphan, cs->o.loop, on_orphaned, c);
 	timer_init(&c->retry, cs->o.loop, command_on_retry, c);
+	timer_init(&c->reach, cs->o.loop, on_not_reached, c);
 	timer_init(&c->exit_watch.due, cs->o.loop, exit_watch_on_due, c);
 	defer_init(&c->pump, cs->o.loop, command_pump, c);
 	defer_init_pump(&c->tell, cs->o.loop, tell_readers, c);

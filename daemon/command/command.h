@@ -118,6 +118,10 @@ bool command_is_paused(const struct command *c);
 
 /* By its id. NULL: no such command, or not this caller's. */
 struct command *commands_find(struct commands *cs, const struct principal *who, const char *command_id);
+/* Does a call that acts on it know at once whether it can? After a restart the sandbox may not have been reached again. */
+bool command_is_reached(const struct command *c);
+/* Waits for that, but no longer than a few seconds; then what acts on it says STATE_CHANGING. */
+must_check int command_reach(struct command *c, command_done_fn *done, void *user, struct command_op **ret);
 /* One that runs at this address, by its pid, or with pid 0 by the tag of a plain one. NULL: none of this caller's, or it has no pid yet. */
 struct command *commands_find_process(struct commands *cs, const struct principal *who, const struct agent_address *at,
 				      uint32_t pid, const char *tag);

@@ -205,6 +205,8 @@ struct command {
 	unsigned finds;			/* process lists that came */
 	struct kill_call *kill_call;
 	struct list start_ops;		/* struct command_op: calls that wait for the start */
+	struct list reach_ops;		/* … that act on it, and wait for command_is_reached() */
+	struct timer reach;		/* they wait no longer */
 	bool end_when_started;
 	struct spool_input input;	/* bytes between accepted and sent are under way, or in doubt */
 	struct terminal term;
@@ -282,10 +284,13 @@ struct command_op *cmd_op_free(struct command_op *op);
 void cmd_op_post(struct command_op *op);
 /* Ends the calls to the agent that ops of this command wait for; they answer st. */
 void cmd_ops_end(struct command *c, const struct status *st);
-/* The error for a command of an earlier run whose sandbox was not reached yet. */
+/* The error for a command of an earlier run whose sandbox was not reached in time. */
 void cmd_taking_up(struct status *ret);
 
 /* command.c */
+
+/* May the agent be asked to act on its process? Not so after a restart, as long as the sandbox is not reached or the process is looked for. */
+bool command_can_begin(const struct command *c);
 must_check int command_new(struct commands *cs, uid_t uid, const char *id, struct command **ret);
 void command_forget(struct command *c);	/* a running one leaves the table; its row goes too */
 void command_destroy(struct command *c);

@@ -277,12 +277,6 @@ static int kill_call_begin(struct kill_call *k)
 	return send_script(k) < 0 ? -ENOMEM : timer_set(&k->give_up, k->grace_until_ms + SLACK_MS);
 }
 
-/* Not so after a restart, as long as the sandbox is not reached or the process is looked for. */
-static bool can_begin(const struct command *c)
-{
-	return c->at.cloud && c->pid && (!c->verify || c->state == CMD_RUNNING);
-}
-
 static struct kill_call *kill_call_start(struct command *c)
 {
 	struct kill_call *k = calloc(1, sizeof(*k));
@@ -294,7 +288,7 @@ static struct kill_call *kill_call_start(struct command *c)
 	buf_init(&k->out, 0);
 	timer_init(&k->give_up, c->cs->o.loop, on_give_up, k);
 	timer_init(&k->again, c->cs->o.loop, kill_call_on_again, k);
-	if (can_begin(c) && kill_call_begin(k) < 0) {
+	if (command_can_begin(c) && kill_call_begin(k) < 0) {
 		kill_call_free(k);
 		return NULL;
 	}
@@ -305,7 +299,7 @@ void kill_call_go(struct command *c)
 {
 	struct kill_call *k = c->kill_call;
 
-	if (!k || k->begun || !can_begin(c) || kill_call_begin(k) == 0)
+	if (!k || k->begun || !command_can_begin(c) || kill_call_begin(k) == 0)
 		return;
 	status_set_code(&k->st, CODE_RESOURCE_EXHAUSTED, "out of memory");
 	kill_call_finish(k);
@@ -413,7 +407,7 @@ int command_signal(struct command *c, int signo, uint64_t deadline_ms, command_k
 	snprintf(pid, sizeof(pid), "%u", c->pid);
 	if (c->state >= CMD_ENDING) {
 		cmd_op_post(op);
-	} else if (!can_begin(c)) {
+	} else if (!command_can_begin(c)) {
 		cmd_taking_up(&op->st);
 		cmd_op_post(op);
 	} else {

@@ -16,6 +16,7 @@ struct cmd_call {
 	struct command *command;	/* a ref; input streams and unary waits */
 	bool follow, run, detach, input_open;
 	bool closing, ended;		/* SendInput: `close` came; the client has sent its last message */
+	bool acts;			/* on a command that runs: it is waited for until it is reached */
 	/* What to do once the reference is resolved. */
 	void (*with)(struct cmd_call *x, struct command *c);
 	int signo;

@@ -375,7 +375,7 @@ void cmd_call_find(struct cmd_call *x, const Agentbox__V1__CommandRef *ref)
 	const struct principal *who = rpc_call_who(x->call);
 	struct command *c = NULL;
 	struct status st;
-	int r;
+	int r = 0;
 
 	if (!ref || ref->ref_case == AGENTBOX__V1__COMMAND_REF__REF__NOT_SET) {
 		status_field(&st, "command", "is required: a command_id, or sandbox and pid");
@@ -384,8 +384,12 @@ void cmd_call_find(struct cmd_call *x, const Agentbox__V1__CommandRef *ref)
 	}
 	if (ref->ref_case == AGENTBOX__V1__COMMAND_REF__REF_COMMAND_ID) {
 		c = cmd_call_find_id(x, ref->command_id);
-		if (c)
+		if (c && x->acts && !command_is_reached(c))
+			r = command_reach(c, on_found, x, &x->op);
+		else if (c)
 			x->with(x, c);
+		if (r < 0)
+			cmd_call_fail_errno(x, r);
 		return;
 	}
 	if (!check_required(ref->sandbox, "command.sandbox", &st)) {
@@ -480,6 +484,7 @@ static void on_attach(struct rpc_call *call, const ProtobufCMessage *message)
 		cmd_call_fail(x, &st);
 		return;
 	}
+	x->acts = x->cols != 0;
 	if (check_where_to_begin(q, &x->from.since_ms, &st))
 		cmd_call_find(x, q->command);
 	else
@@ -517,6 +522,7 @@ static void on_resize(struct rpc_call *call, const ProtobufCMessage *message)
 	if (!x)
 		return;
 	x->with = resize;
+	x->acts = true;
 	if (check_size(q->size, "size", &x->cols, &x->rows, &st))
 		cmd_call_find(x, q->command);
 	else
@@ -617,6 +623,7 @@ static void on_signal(struct rpc_call *call, const ProtobufCMessage *message)
 		return;
 	x->signo = (int)q->signal;
 	x->with = signal_it;
+	x->acts = true;
 	if (x->signo != 9 && x->signo != 15) {
 		status_field(&st, "signal", "is %d; give KILL or TERM", x->signo);
 		cmd_call_fail(x, &st);

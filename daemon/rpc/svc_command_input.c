@@ -34,6 +34,7 @@ static void on_close_input(struct rpc_call *call, const ProtobufCMessage *messag
 	if (!x)
 		return;
 	x->with = close_input;
+	x->acts = true;
 	cmd_call_find(x, q->command);
 }
 

@@ -11,6 +11,7 @@ import select
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -30,6 +31,13 @@ RESTARTS = 20 if FULL else 6
 CONNECTS = 2000
 SDK_CLIENTS = 100 if FULL else 4
 PROBE = os.path.join(harness.BUILD, "tests", "it", "load_probe")
+KINDS_PROBE = os.path.join(harness.BUILD, "tests", "it", "kinds_probe")
+KINDS = ["Run", "Run with input", "Wait", "Signal", "SendInput", "Resize", "Renew", "Pause", "Fork", "Write", "Move", "Remove"]
+# What was already sent, of what is not done twice; of a Run the input that was on its way to its program.
+MAY_BE_UNKNOWN = ("Signal", "Write", "Move", "Remove", "Run with input")
+OF_EACH_KIND = 3 if FULL else 1
+AT_ONCE = 2000 if FULL else 200
+ROOM = {"daemon": {"max_memory": "512M"}, "uid 0": {"max_memory": "256M"}}      # for so many connections of one user
 SERVICE_CONFIG = os.path.join(harness.ROOT, "proto/agentbox/v1/service_config.json")
 
 
@@ -111,6 +119,109 @@ def connect_all(path, stop, tally):
         tally["connects"] += 1
 
 
+BURST = """
+import resource, selectors, socket, sys, time
+path, n = sys.argv[1], int(sys.argv[2])
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+wait, refused, closed, answered = selectors.DefaultSelector(), 0, 0, 0
+print("begun", flush=True)
+sys.stdin.read()
+for i in range(n):
+    s = socket.socket(socket.AF_UNIX)
+    try:
+        s.connect(path)
+        s.sendall(b"PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n\\0\\0\\0\\4\\0\\0\\0\\0\\0")
+        wait.register(s, selectors.EVENT_READ)
+    except OSError:
+        refused += 1
+    if i % (n // 100) == 0:
+        time.sleep(0.002)
+end = time.monotonic() + 60
+while wait.get_map() and time.monotonic() < end:
+    for key, _ in wait.select(1):
+        try:
+            got = len(key.fileobj.recv(9))
+        except OSError:
+            got = 0
+        answered, closed = answered + (got > 0), closed + (not got)
+        wait.unregister(key.fileobj)
+        key.fileobj.close()
+print(refused, closed, answered)
+"""
+
+
+class AtOnce:
+    """So many connections that are begun in the fifth of a second that a restart takes, by a process of their own."""
+
+    def __init__(self, path):
+        self.proc = subprocess.Popen([sys.executable, "-c", BURST, path, str(AT_ONCE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.proc.stdout.readline() == "begun\n"
+
+    def begin(self):
+        self.proc.stdin.close()
+
+    def end(self):
+        """How many were refused, closed without an answer, and answered."""
+        said = self.proc.stdout.read()
+        assert self.proc.wait() == 0
+        return [int(n) for n in said.split()]
+
+
+class Kind:
+    """A client of the library that makes calls of one kind."""
+
+    def __init__(self, path, name):
+        self.name, self.said = name, Counter()
+        self.proc = subprocess.Popen([KINDS_PROBE, path, name, "1000" if FULL else "200"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                     text=True)
+        self.reader = threading.Thread(target=lambda: self.said.update(line.rstrip() for line in self.proc.stdout))
+        self.reader.start()
+
+    def end(self):
+        self.proc.stdin.close()
+        assert self.proc.wait(120) == 0, self.name
+        self.reader.join()
+        return self.said
+
+
+class Streams:
+    """What agentboxctl goes on with: a command's output, and a lease that is held."""
+
+    def __init__(self, path):
+        self.path = path
+        self.box, self.held = (harness.ctl(path, "create", "--timeout", "10m", "--policy", "on_release=kill,release_grace=1s").stdout.strip()
+                               for _ in range(2))
+        self.command = harness.ctl(path, "exec", "-d", self.box, "--", "sh", "-c",
+                                   "i=0; while :; do i=$((i+1)); echo $i; sleep 0.05; done").stdout.strip()
+        self.attach = self.begin("attach", self.command)
+        self.hold = self.begin("hold", self.held, "--", "sleep", "1000")
+        self.lines = []
+        self.reader = threading.Thread(target=lambda: self.lines.extend(self.attach.stdout))
+        self.reader.start()
+
+    def begin(self, *words):
+        return subprocess.Popen([harness.AGENTBOXCTL, "-s", self.path, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+
+    def end(self):
+        """Lines that came, those that are missing in between, and what is wrong."""
+        wrong = []
+        if self.hold.poll() is not None or self.held not in harness.ctl(self.path, "lease", "ls").stdout:
+            wrong.append("the lease is not held: %s" % self.hold.stderr.read())
+        self.hold.terminate()
+        self.hold.communicate()
+        harness.ctl(self.path, "signal", self.command, "KILL")
+        self.reader.join(60)
+        said = self.attach.stderr.read()
+        self.attach.wait(60)
+        numbers = [int(line) for line in self.lines]
+        missing = numbers[-1] - len(numbers)
+        if numbers != sorted(set(numbers)) or (missing and "lost" not in said) or len(numbers) < 10:
+            wrong.append("the output: %s ... %s" % (numbers[:50], said))
+        return len(numbers), missing, wrong
+
+
 class Sdk:
     """Clients of the e2b SDK through the gateway, in one process of Node."""
 
@@ -177,8 +288,8 @@ def median(values):
     return sorted(values)[len(values) // 2]
 
 
-def restart(m, d):
-    """How long it took, in ms, and the successor."""
+def restart(m, d, conf=None):
+    """How long it took, in ms, and the successor, which has that configuration."""
     d.proc.terminate()
     m.wait("STOPPING=1")
     begin = time.monotonic()
@@ -187,7 +298,7 @@ def restart(m, d):
     os.close(ended)
     d.proc.wait()
     assert d.proc.returncode == 0, d.tail()
-    after = m.start(d.cloud, folder=d.home)
+    after = m.start(d.cloud, conf=conf, folder=d.home)
     after.cloud = d.cloud
     m.wait("READY=1")
     return int((time.monotonic() - begin) * 1000), after
@@ -220,17 +331,26 @@ def under_load(path, make_sdk, restart_once):
         sdk = None if SDK_MISSING else make_sdk(box)
         connects = threading.Thread(target=connect_all, args=(path, stop, tally))
         connects.start()
-        for _ in range(RESTARTS):
+        kinds = [Kind(path, name) for name in KINDS for _ in range(OF_EACH_KIND)]
+        streams = Streams(path)
+        for i in range(RESTARTS):
             n, others = library.said["ok"], good_calls(tally)
             until(lambda n=n, o=others: library.said["ok"] >= n + CLIENTS and good_calls(tally) >= o + 2 * OTHERS, 120, "calls of everybody")
             seen = len(library.gaps)
+            burst = AtOnce(path) if i == RESTARTS // 2 else None
+            if burst:
+                burst.begin()
             took.append(restart_once())
             until(lambda n=library.said["ok"]: library.said["ok"] > n, 60, "a call after the restart")
             without.append(max(library.gaps[seen:], default=0))
+            if burst:
+                refused, closed, answered = burst.end()
         until(lambda: tally["connects"] >= CONNECTS, 60, "the connects")
         stop.set()
         for c in clients + [connects]:
             c.join(60)
+        lines, missing, wrong = streams.end()
+        of_kinds = {name: sum((k.end() for k in kinds if k.name == name), Counter()) for name in KINDS}
     good, bad, resyncs, counted = library.end()
     lost = sdk.end() if sdk else {"ok": 0, "failed": {}, "streams": 0, "streams_ended": {}}
     failed = sum(v for k, v in tally.items() if k.startswith("FAILED"))
@@ -240,6 +360,10 @@ def under_load(path, make_sdk, restart_once):
            ("calls of agentboxctl that failed, of %d" % tally["ok agentboxctl"], tally["failed agentboxctl"], 0),
            ("calls of gRPC that failed, of %d" % tally["ok grpc"], tally["failed grpc"], 0),
            ("connects that were not answered, of %d" % tally["connects"], tally["connects"] - tally["connects answered"], 0),
+           ("connects in one restart that were refused, of %d" % AT_ONCE, refused, 0),
+           ("connects in one restart that were not answered, of %d" % AT_ONCE, AT_ONCE - answered, 0),
+           ("streams of agentboxctl (attach, hold) that ended or said a line twice", len(wrong), 0),
+           ("lines lost and told, of %d that agentboxctl attach wrote" % lines, missing, None),
            ("ms without service, the median", median(without), 300),
            ("ms without service, the longest", max(without), 300),
            ("ms from the word to stop until the next one is ready, median", median(took), None),
@@ -247,9 +371,14 @@ def under_load(path, make_sdk, restart_once):
            ("slowest call, ms", tally["slowest ms"], None),
            ("SDK calls through the gateway lost, of %d" % (lost["ok"] + sum(lost["failed"].values())), sum(lost["failed"].values()), None),
            ("SDK streams lost, of %d" % lost["streams"], sum(lost["streams_ended"].values()), None)])
+    for name, said in of_kinds.items():
+        print("  %-15s %4d calls: %s" % (name, sum(said.values()), ", ".join("%s %d" % x for x in sorted(said.items()))))
+    bad_kinds = {name: said for name, said in of_kinds.items()
+                 if not said["ok"] + said["gap"] or set(said) - {"ok", "gap"} - ({"unknown"} if name in MAY_BE_UNKNOWN else set())}
     print("  without service, each:", without)
     print("  lost through the gateway:", lost["failed"], lost["streams_ended"], "without the SDK: %s" % SDK_MISSING if SDK_MISSING else "")
-    assert not failed and not bad and not resyncs, (tally, bad, resyncs)
+    assert not failed and not bad and not resyncs and not bad_kinds and not wrong, (tally, bad, resyncs, bad_kinds, wrong)
+    assert answered == AT_ONCE, (refused, closed, answered)
     assert counted["streams"] >= CLIENTS * 2
     assert SDK_MISSING or lost["ok"] > RESTARTS, lost
     assert tally["connects answered"] == tally["connects"], tally
@@ -267,14 +396,14 @@ def test_restarts_under_load(cloud):
     path = os.path.join(folder, "api")
     gateway = socket.create_server(("127.0.0.1", 0), backlog=4096)
     m = Manager(folder, api=listening(path), gateway=gateway)
-    d = m.start(cloud)
+    d = m.start(cloud, conf=ROOM)
     d.cloud = cloud
     m.wait("READY=1")
     token = sdk_token(harness.ctl(path, "token", "create").stdout)
 
     def again():
         nonlocal d
-        ms, d = restart(m, d)
+        ms, d = restart(m, d, ROOM)
         return ms
 
     under_load(path, lambda box: Sdk(gateway.getsockname()[1], token, box), again)

@@ -14,7 +14,7 @@ import pytest
 import harness
 import nspawn
 from y_package import MISSING, PACKAGES, build, deb, install
-from y_restart import FULL, RESTARTS, Sdk, median, none_twice, sdk_token, under_load
+from y_restart import FULL, RESTARTS, ROOM, Sdk, median, none_twice, sdk_token, under_load
 from y_systemd import CONF, SOCKET, ctl
 
 pytestmark = [pytest.mark.plain, pytest.mark.timeout(1800),     # the build, too
@@ -39,7 +39,8 @@ def box(cloud):
         with socket.create_server(("127.0.0.1", 0)) as free:    # the container has the machine's network
             c.port = free.getsockname()[1]
         c.run("cp", "/root/ca.pem", "/etc/agentboxd/ca.pem")
-        c.write("/etc/agentboxd/agentboxd.conf", CONF % (cloud.url, cloud.url) + "[gateway]\nlisten = localhost:%d\n" % c.port)
+        c.write("/etc/agentboxd/agentboxd.conf", CONF % (cloud.url, cloud.url) + "[gateway]\nlisten = localhost:%d\n" % c.port +
+                "".join("[%s]\n%s\n" % (section, "".join("%s = %s\n" % x for x in keys.items())) for section, keys in ROOM.items()))
         c.write("/etc/agentboxd/api-key", cloud.key + "\n", 0o600, "agentboxd")
         c.run("systemctl", "enable", "--now", "agentboxd.socket", "agentboxd")
         yield c

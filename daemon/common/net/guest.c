@@ -8,7 +8,7 @@
 #include "proto/base/must.h"
 #include "proto/base/quota.h"
 
-#define WAITING_MAX 2048u		/* sockets of one guest that wait */
+#define WAITING_MAX 4096u		/* sockets of one guest that wait: after a restart, what was in the queue of the listener */
 #define READ_BYTES  (128u * 1024)	/* of a guest in a pass, and of each of its connections … */
 #define READ_MIN    1024u		/* … no less */
 #define CALLS	    64u 		/* of owners, in the same way */

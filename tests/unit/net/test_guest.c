@@ -17,7 +17,7 @@
 #include "tests/lib/test.h"
 
 #define KIB	    1024u
-#define WAITING_MAX 2048u	/* as guest.c has it */
+#define WAITING_MAX 4096u	/* as guest.c has it */
 
 static struct quota *payer(void)
 {
