@@ -575,6 +575,8 @@ static void on_learnt(void *user, const struct status *st, const struct sandbox_
 	rl->op = NULL;
 	if (status_ok(st) || st->reason == R_SANDBOX_PAUSED || st->reason == R_STATE_CHANGING)
 		look(rl);
+	else if (rl->was_hidden)
+		stranger(rl);
 	else
 		on_found(rl, st, t);
 }
@@ -627,12 +629,16 @@ static void look(struct gateway_relay *rl)
 	judge(rl, &s.target);
 	if (!is_hidden(rl, s.target.owner_uid) && refuse_internal(rl))
 		return;
-	if (rl->right < RELAY_ALLOWED)
+	if (rl->right < RELAY_ALLOWED) {
 		proceed(rl, &s);
-	else if (!rl->learnt && rl->right == RELAY_WRONG_ACCESS_TOKEN && may_ask_again(rl->g))
+	} else if (!rl->learnt && rl->right == RELAY_WRONG_ACCESS_TOKEN && may_ask_again(rl->g)) {
+		rl->was_hidden = is_hidden(rl, s.target.owner_uid);
 		learn(rl, s.target.at.account);
-	else
-		refuse_relay(rl, s.target.owner_uid);
+	} else if (is_hidden(rl, s.target.owner_uid)) {
+		stranger(rl);
+	} else {
+		refuse_for(rl, rl->right);
+	}
 }
 
 /* --- the start --- */

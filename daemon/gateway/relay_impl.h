@@ -29,6 +29,7 @@ struct gateway_relay {
 	bool over;
 	bool is_health;			/* neither wakes nor counts as use */
 	bool learnt;			/* the core was asked about it once already */
+	bool was_hidden;		/* … for a secret that does not fit, of one that is not to be told of */
 	bool in_use;
 	bool looked;			/* what the answer says of the sandbox was told, if anything */
 	struct http_join join;

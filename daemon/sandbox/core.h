@@ -293,13 +293,15 @@ struct sandbox *doubt_sandbox_of_tag(struct sandbox_core *core, const struct acc
 
 enum ref_kind {
 	REF_SANDBOX,	/* a row the caller may see */
-	REF_ID,		/* no row: an id that the cloud is to be asked about, in *ret_account */
+	REF_ID,		/* no row, or another uid's: an id that the cloud is to be asked about, in *ret_account */
 	REF_NONE,	/* *ret_st says why */
 };
 enum ref_kind ref_find(struct sandbox_core *core, const struct principal *who, const char *ref,
 		       struct sandbox **ret_sandbox, struct account **ret_account,
 		       struct status *ret_st);
 void ref_not_found(struct status *st, const char *ref);
+/* Is it another uid's? By a row of any account: two of them may be one team's. */
+bool ref_hides(struct sandbox_core *core, const struct principal *who, const char *id);
 
 /* --- fetch.c: one GET by id at a time for each sandbox, shared --- */
 
@@ -316,6 +318,7 @@ struct fetch_result {
 };
 struct fetch_wait {
 	struct list node;	/* initialised and on no list: not waiting */
+	uid_t uid;		/* the caller: the request is of its share of the rate limit; 0 = of the owner's */
 	void (*fn)(struct fetch_wait *w, const struct fetch_result *result);
 };
 /* fn comes exactly once, never from inside, unless fetch_leave(). */

@@ -107,7 +107,7 @@ static void on_fetched(struct cloud_result *r, void *user)
 	}
 }
 
-static int fetch_start(struct sandbox_core *core, struct account *a, const char *id,
+static int fetch_start(struct sandbox_core *core, struct account *a, const char *id, uid_t uid,
 		       bool background, struct fetch **ret)
 {
 	struct cloud_ask ask = {
@@ -125,7 +125,7 @@ static int fetch_start(struct sandbox_core *core, struct account *a, const char 
 	f->core = core;
 	f->account = a;
 	list_init(&f->waiters);
-	ask.uid = b ? b->uid : 0;
+	ask.uid = uid || !b ? uid : b->uid;
 	ask.user = f;
 	f->asked_at_ms = clock_boot_ms();
 	if (text_set(&f->id, id) < 0 || map_put(&core->fetch_map, key, fetch_key(key, a, id), f) < 0) {
@@ -150,7 +150,7 @@ int fetch_join(struct sandbox_core *core, struct account *a, const char *id, boo
 {
 	char key[160];
 	struct fetch *f = map_get(&core->fetch_map, key, fetch_key(key, a, id));
-	int r = f ? 0 : fetch_start(core, a, id, background, &f);
+	int r = f ? 0 : fetch_start(core, a, id, w->uid, background, &f);
 
 	if (r < 0)
 		return r;

@@ -343,15 +343,16 @@ static void on_looked_at(struct fetch_wait *w, const struct fetch_result *result
 {
 	struct sandbox_op *op = op_from_fetch(w);
 	struct status ok = STATUS_OK;
+	enum op_found found = op_found(op, result);
 
-	if (result->end == FETCH_FAILED)
+	if (found == OP_FOUND_NO_ANSWER)
 		op_fail(op, result->st);
-	else if (result->sandbox && grant_row(&op->who, result->sandbox->uid) == GRANT_OK)
+	else if (found == OP_FOUND_ROW)
 		kill_known(op, result->sandbox);
-	else if (result->sandbox || result->end == FETCH_ABSENT || !may_kill_stranger(op, result->s))
-		op_end_yes(op, &ok, false);
-	else
+	else if (found == OP_FOUND_STRANGER && may_kill_stranger(op, result->s))
 		kill_stranger(op);
+	else
+		op_end_yes(op, &ok, false);
 }
 
 static void kill_start(struct sandbox_op *op)
@@ -361,7 +362,7 @@ static void kill_start(struct sandbox_op *op)
 
 	switch (ref_find(op->core, &op->who, op->ref, &b, &op->account, &st)) {
 	case REF_NONE:
-		/* Not found, or another uid's, which looks the same: that is an answer and not a failure. */
+		/* Not found: that is an answer and not a failure. */
 		if (st.reason == R_SANDBOX_NOT_FOUND)
 			op_end_yes(op, &ok, false);
 		else
@@ -369,7 +370,8 @@ static void kill_start(struct sandbox_op *op)
 		return;
 	case REF_ID:
 		op->fetch.fn = on_looked_at;
-		if (fetch_join(op->core, op->account, op->ref, false, &op->fetch) < 0)
+		if (text_set(&op->id, op->ref) < 0 ||
+		    fetch_join(op->core, op->account, op->id, false, &op->fetch) < 0)
 			op_fail_errno(op, -ENOMEM);
 		return;
 	case REF_SANDBOX:

@@ -7,6 +7,7 @@
 
 #include "daemon/auth/grant.h"
 #include "daemon/sandbox/rules/rules.h"
+#include "daemon/sandbox/rules/tags.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
@@ -143,8 +144,10 @@ void op_expired_status(struct sandbox_op *op, struct status *ret)
 		return;
 	if (op->account) {
 		cloud_health(op->account->cloud, &h);
-		if (h.last_failure_at_ms >= op->began_ms && h.last_failure_at_ms > h.last_ok_at_ms)
+		if (h.last_failure_at_ms >= op->began_ms && h.last_failure_at_ms > h.last_ok_at_ms) {
 			*ret = h.last_failure;
+			ret->n_evidence = 0;	/* which call it was is nobody's but its caller's */
+		}
 		if (status_ok(ret) && h.limited_until_ms > clock_boot_ms()) {
 			status_set(ret, R_RATE_LIMITED, "the cloud's rate limit ends after the deadline");
 			ret->retry_after_ms = (uint32_t)MIN(h.limited_until_ms - clock_boot_ms(),
@@ -208,6 +211,7 @@ int op_new(struct sandbox_core *core, const struct op_kind *kind, const struct s
 		op->trace = *call->trace;
 	list_init(&op->wait);
 	list_init(&op->fetch.node);
+	op->fetch.uid = op->who.uid;
 	list_init(&op->listing.node);
 	turn_init(&op->turn, op_on_turn);
 	defer_init(&op->kick, core->loop, on_kick, op);
@@ -513,20 +517,46 @@ static void find_known(struct sandbox_op *op, struct sandbox *b)
 		op->known(op, b);
 }
 
+/* By its tags: one that is being made for another uid has no row yet. */
+static bool is_anothers(const struct sandbox_op *op, const struct cloud_sandbox *s)
+{
+	struct tags t;
+
+	tags_read(&s->metadata, &t);
+	return !op->who.admin && tags_are_of(&t, store_host_id(op->core->store)) && t.has_uid && t.uid != op->who.uid;
+}
+
+/* Without an answer nothing is said, also of another uid's: of an id that nobody has nothing is known then. */
+enum op_found op_found(const struct sandbox_op *op, const struct fetch_result *result)
+{
+	if (result->end == FETCH_FAILED)
+		return OP_FOUND_NO_ANSWER;
+	if (result->sandbox && grant_row(&op->who, result->sandbox->uid) == GRANT_OK)
+		return OP_FOUND_ROW;
+	if (result->end == FETCH_ABSENT || ref_hides(op->core, &op->who, op->id) || is_anothers(op, result->s))
+		return OP_FOUND_NOTHING;
+	return OP_FOUND_STRANGER;
+}
+
 static void on_found(struct fetch_wait *w, const struct fetch_result *result)
 {
 	struct sandbox_op *op = op_from_fetch(w);
 	struct status st;
 
-	if (result->end == FETCH_FAILED) {
+	switch (op_found(op, result)) {
+	case OP_FOUND_NO_ANSWER:
 		op_fail(op, result->st);
-	} else if (result->sandbox && grant_row(&op->who, result->sandbox->uid) == GRANT_OK) {
+		return;
+	case OP_FOUND_ROW:
 		find_known(op, result->sandbox);
-	} else if (result->sandbox || result->end == FETCH_ABSENT) {
+		return;
+	case OP_FOUND_NOTHING:
 		ref_not_found(&st, op->ref);
 		op_fail(op, &st);
-	} else {
+		return;
+	case OP_FOUND_STRANGER:
 		op->stranger(op, result->s);
+		return;
 	}
 }
 
@@ -605,14 +635,14 @@ void op_again(struct sandbox_op *op, const struct status *why, void (*fn)(struct
 static void on_missing_explained(struct fetch_wait *w, const struct fetch_result *result)
 {
 	struct sandbox_op *op = op_from_fetch(w);
+	enum op_found found = op_found(op, result);
 	struct status st;
 
-	if (result->end == FETCH_FAILED)
+	if (found == OP_FOUND_NO_ANSWER)
 		st = *result->st;
-	else if (result->sandbox && result->sandbox->state != SANDBOX_RUNNING &&
-		 grant_row(&op->who, result->sandbox->uid) == GRANT_OK)
+	else if (found == OP_FOUND_ROW && result->sandbox->state != SANDBOX_RUNNING)
 		sandbox_refusal(result->sandbox, &st);
-	else if (result->end == FETCH_ABSENT)
+	else if (found == OP_FOUND_NOTHING)
 		ref_not_found(&st, op->ref);
 	else if (result->s && result->s->state == CLOUD_STATE_PAUSED)
 		status_set(&st, R_SANDBOX_PAUSED, "sandbox %s is paused; ConnectSandbox (agentboxctl resume) resumes it", op->id);

@@ -142,6 +142,15 @@ void op_commit(struct sandbox_op *op, struct store_tx *t,
  * began, else its rate limit, else DEADLINE_REQUEST. */
 void op_expired_status(struct sandbox_op *op, struct status *ret);
 
+/* What a fetch of op->id has brought, for the caller. */
+enum op_found {
+	OP_FOUND_ROW,		/* result->sandbox, in any state */
+	OP_FOUND_STRANGER,	/* one of the caller's account without a row: result->s */
+	OP_FOUND_NOTHING,	/* there is none, or it is another uid's */
+	OP_FOUND_NO_ANSWER,	/* result->st says why; the row, if the caller has one, is as it was */
+};
+enum op_found op_found(const struct sandbox_op *op, const struct fetch_result *result);
+
 /* Finds the sandbox that op->ref means and sets op->account and op->id. Calls `known` for one with a row that the caller
  * may see, in any state, and `stranger` for one of the caller's account without a row; else the op fails. */
 void op_find(struct sandbox_op *op, void (*known)(struct sandbox_op *op, struct sandbox *b),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Which sandbox a caller's reference means: the id of a row, else a name of the caller's, else an id in
- * the caller's account. For a row of another uid the answer is the same as for no row at all.
+ * the caller's account. A row of another uid is no row: the cloud is asked about its id as about any other, and what
+ * it says is kept from the caller (op_found()). Else a cloud that is away would tell which ids there are.
  */
 #include <string.h>
 
@@ -14,6 +15,13 @@ void ref_not_found(struct status *st, const char *ref)
 {
 	status_set(st, R_SANDBOX_NOT_FOUND, "there is no sandbox %s", ref);
 	status_evidence(st, "sandbox", "%s", ref);
+}
+
+bool ref_hides(struct sandbox_core *core, const struct principal *who, const char *id)
+{
+	const struct sandbox *b = core_find_any(core, core_account_of(core, who->uid), id);
+
+	return b && grant_row(who, b->uid) != GRANT_OK;
 }
 
 enum ref_kind ref_find(struct sandbox_core *core, const struct principal *who, const char *ref,
@@ -32,11 +40,7 @@ enum ref_kind ref_find(struct sandbox_core *core, const struct principal *who, c
 		return REF_NONE;
 	}
 	b = core_find_any(core, core_account_of(core, who->uid), ref);
-	if (b) {
-		if (grant_row(who, b->uid) != GRANT_OK) {
-			ref_not_found(ret_st, ref);
-			return REF_NONE;
-		}
+	if (b && grant_row(who, b->uid) == GRANT_OK) {
 		*ret_sandbox = b;
 		return REF_SANDBOX;
 	}

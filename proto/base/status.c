@@ -91,6 +91,13 @@ void status_evidence(struct status *s, const char *static_key, const char *fmt, 
 	s->n_evidence++;
 }
 
+void status_replace_evidence(struct status *s, const char *key, const char *value)
+{
+	for (unsigned i = 0; i < s->n_evidence; i++)
+		if (str_eq(s->evidence[i].key, key))
+			(void)str_copy(s->evidence[i].value, sizeof(s->evidence[i].value), value);
+}
+
 const char *status_evidence_get(const struct status *s, const char *key)
 {
 	for (unsigned i = 0; i < s->n_evidence; i++)

@@ -81,6 +81,8 @@ void status_field(struct status *s, const char *field, const char *fmt, ...) pri
 void status_errno(struct status *s, int err, const char *what);
 /* One more evidence pair; ignored when there are STATUS_EVIDENCE_MAX. Values are cut, made printable. */
 void status_evidence(struct status *s, const char *static_key, const char *fmt, ...) printf_like(3, 4);
+/* Of a pair that is there; without it nothing is changed. */
+void status_replace_evidence(struct status *s, const char *key, const char *value);
 const char *status_evidence_get(const struct status *s, const char *key);
 
 const char *status_code_name(enum ab_code code);	/* "NOT_FOUND" */

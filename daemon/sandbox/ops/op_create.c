@@ -486,7 +486,18 @@ static int fill_creation(struct sandbox_op *op, struct creation *c)
 	return r;
 }
 
-/* Is the template another uid's snapshot? *st: as if the cloud had no such template. */
+/* As if the cloud had no such template. */
+static void say_no_template(const struct sandbox_op *op, struct status *st)
+{
+	const struct args *a = op->args;
+
+	status_set(st, R_TEMPLATE_NOT_FOUND, "the cloud has no such template: template '%s' not found",
+		   a->c.what.template_id);
+	status_evidence(st, "route", "POST /sandboxes");
+	status_evidence(st, "upstream_status", "404");
+}
+
+/* Is the template another uid's snapshot? */
 static bool hides_template(struct sandbox_op *op, struct status *st)
 {
 	const struct args *a = op->args;
@@ -494,10 +505,7 @@ static bool hides_template(struct sandbox_op *op, struct status *st)
 
 	if (!s || snap_may_see(&op->who, s))
 		return false;
-	status_set(st, R_TEMPLATE_NOT_FOUND, "the cloud has no such template: template '%s' not found",
-		   a->c.what.template_id);
-	status_evidence(st, "route", "POST /sandboxes");
-	status_evidence(st, "upstream_status", "404");
+	say_no_template(op, st);
 	return true;
 }
 
@@ -513,6 +521,32 @@ static void refuse_hidden(struct sandbox_op *op, const struct status *st)
 		op_fail(op, st);
 }
 
+static void on_hidden_asked(struct fetch_wait *w, const struct fetch_result *result)
+{
+	struct sandbox_op *op = op_from_fetch(w);
+	struct status st = *result->st;
+
+	if (result->end == FETCH_FAILED) {
+		status_replace_evidence(&st, "route", "POST /sandboxes");
+		op_fail(op, &st);
+	} else {
+		say_no_template(op, &st);
+		refuse_hidden(op, &st);
+	}
+}
+
+/* A cloud that is away says nothing of a template that nobody has, and so nothing is said of this one: it is asked, but about an id
+ * that it has never given, since a Create would make a sandbox. */
+static void ask_for_hidden(struct sandbox_op *op)
+{
+	char id[22] = "i";
+
+	rng_id(id + 1, 20);
+	op->fetch.fn = on_hidden_asked;
+	if (fetch_join(op->core, op->account, id, false, &op->fetch) < 0)
+		op_fail_errno(op, -ENOMEM);
+}
+
 static void make(struct sandbox_op *op)
 {
 	struct args *a = op->args;
@@ -522,7 +556,7 @@ static void make(struct sandbox_op *op)
 	int r;
 
 	if (hides_template(op, &st)) {
-		refuse_hidden(op, &st);
+		ask_for_hidden(op);
 		return;
 	}
 	req_tag(op->core, op->who.uid, a->c.request_id, tag);

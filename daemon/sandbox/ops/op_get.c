@@ -53,13 +53,16 @@ static struct sandbox *sandbox_of_result(struct sandbox_op *op, const struct fet
 
 	if (b && grant_row(&op->who, b->uid) == GRANT_OK)
 		return b;
-	if (b || result->end == FETCH_ABSENT) {
-		ref_not_found(ret_st, op->ref);
-		return NULL;
-	}
-	if (result->end == FETCH_FAILED) {
+	switch (op_found(op, result)) {
+	case OP_FOUND_NO_ANSWER:
 		*ret_st = *result->st;
 		return NULL;
+	case OP_FOUND_NOTHING:
+		ref_not_found(ret_st, op->ref);
+		return NULL;
+	case OP_FOUND_ROW:
+	case OP_FOUND_STRANGER:
+		break;
 	}
 	b = view_of_stranger(op, result->s);
 	if (!b)

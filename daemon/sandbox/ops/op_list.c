@@ -102,7 +102,7 @@ static int pick_stranger(struct sandbox_op *op, struct picked *p, const struct c
 {
 	struct sandbox *b;
 
-	if (core_find(op->core, op->account, s->id) || !may_see(op, s))
+	if (core_find(op->core, op->account, s->id) || ref_hides(op->core, &op->who, s->id) || !may_see(op, s))
 		return 0;
 	if (sandbox_from_cloud(op->account, s, &b) < 0)
 		return -ENOMEM;

@@ -3,7 +3,7 @@
  * Listing and deleting snapshots. A list asks the cloud for all pages, with the cloud's own filters, takes
  * the answer over and returns a page in the cloud's order; if the cloud does not answer, or with `cached`, it returns
  * what was last known, and its source says so. A snapshot that another user of this host made is shown to
- * that user and to admins only.
+ * that user and to admins only. Another user's sandbox has none, as an id that nobody has: the cloud is asked all the same.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +12,6 @@
 #include "daemon/sandbox/copy.h"
 #include "daemon/sandbox/op.h"
 #include "daemon/sandbox/rules/page.h"
-#include "daemon/sandbox/rules/rules.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 
@@ -81,8 +80,13 @@ static void op_snapshots_answer(struct sandbox_op *op, struct snap **v, size_t n
 		at = at < n ? at + 1 : MIN((size_t)a->after.started_at_ms, n);
 	}
 	page.from = at;
-	for (; views && at < n && page.n < a->page_size; at++)
-		snap_view(v[at], source, &views[page.n++]);
+	for (; views && at < n && page.n < a->page_size; at++) {
+		snap_view(v[at], source, &views[page.n]);
+		/* Whoever made it elsewhere may have made it of a sandbox that has another owner here. */
+		if (ref_hides(op->core, &op->who, v[at]->source))
+			views[page.n].source_sandbox = "";
+		page.n++;
+	}
 	if (views && at < n)
 		token = sandbox_index_token(at, v[at - 1]->id, a->question);
 	if (!views || (at < n && !token)) {
@@ -93,6 +97,12 @@ static void op_snapshots_answer(struct sandbox_op *op, struct snap **v, size_t n
 	}
 	free(views);
 	free(token);
+}
+
+/* Is the list that of another uid's sandbox? */
+static bool is_of_hidden(const struct sandbox_op *op)
+{
+	return !str_is_empty(op->id) && ref_hides(op->core, &op->who, op->id);
 }
 
 static void answer_known(struct sandbox_op *op, enum sandbox_source source)
@@ -111,7 +121,7 @@ static void answer_known(struct sandbox_op *op, enum sandbox_source source)
 	list_for_each(i, &op->core->snapshots) {
 		struct snap *s = list_entry(i, struct snap, node);
 
-		if (s->account == op->account && !s->gone_boot_ms && snap_may_see(&op->who, s) &&
+		if (s->account == op->account && !s->gone_boot_ms && snap_may_see(&op->who, s) && !is_of_hidden(op) &&
 		    (str_is_empty(op->id) || str_eq(op->id, s->source)) &&
 		    (!a->name[0] || has_name(s, a->name)))
 			v[n++] = s;
@@ -184,7 +194,7 @@ static void op_snapshots_on_listed(struct cloud_result *r, void *user)
 	}
 	v = calloc(r->snapshots->n + 1, sizeof(*v));
 	if (v && take_over(op, r->snapshots, v, &n) == 0)
-		op_snapshots_answer(op, v, n, SANDBOX_FROM_CLOUD);
+		op_snapshots_answer(op, v, is_of_hidden(op) ? 0 : n, SANDBOX_FROM_CLOUD);
 	else
 		op_fail_errno(op, -ENOMEM);
 	free(v);
@@ -228,7 +238,6 @@ static bool op_snapshots_check(struct sandbox_op *op, struct status *st)
 
 static void list_start(struct sandbox_op *op)
 {
-	bool hidden = false;	/* another uid's sandbox: answered as one without snapshots */
 	struct status st;
 	struct sandbox *b;
 
@@ -237,13 +246,8 @@ static void list_start(struct sandbox_op *op)
 	if (!str_is_empty(op->ref)) {
 		switch (ref_find(op->core, &op->who, op->ref, &b, &op->account, &st)) {
 		case REF_NONE:
-			hidden = st.reason == R_SANDBOX_NOT_FOUND && rules_looks_like_id(op->ref);
-			if (!hidden) {
-				op_fail(op, &st);
-				return;
-			}
-			b = NULL;
-			break;
+			op_fail(op, &st);
+			return;
 		case REF_SANDBOX:
 			op->account = b->account;
 			break;
@@ -258,8 +262,6 @@ static void list_start(struct sandbox_op *op)
 	}
 	if (!op_snapshots_check(op, &st))
 		op_fail(op, &st);
-	else if (hidden)
-		op_snapshots_answer(op, NULL, 0, SANDBOX_FROM_CLOUD);
 	else
 		list_now(op);
 }

@@ -681,6 +681,128 @@ TEST(others_rows_do_not_exist)
 	world_free(&w);
 }
 
+/* Both ids lead to equal answers, after as many requests to the cloud. */
+static enum ab_reason alike(struct world *w, struct answer (*ask)(struct world *w, const struct principal *who, const char *ref),
+			    const struct principal *who, const char *others, const char *nobodys)
+{
+	const char *refs[] = { others, nobodys };
+	unsigned gets[2], kills = w->fake->seen[FAKE_KILL];
+	struct answer v[2];
+
+	for (int i = 0; i < 2; i++) {
+		gets[i] = w->fake->seen[FAKE_GET];
+		v[i] = ask(w, who, refs[i]);
+		gets[i] = w->fake->seen[FAKE_GET] - gets[i];
+	}
+	CHECK_INT(v[0].st.code, v[1].st.code);
+	CHECK_INT(v[0].st.reason, v[1].st.reason);
+	CHECK_INT(v[0].yes, v[1].yes);
+	CHECK_INT(gets[0], gets[1]);
+	CHECK(gets[0] || w->fake->down);
+	CHECK_INT(w->fake->seen[FAKE_KILL], kills);
+	return v[0].st.reason;
+}
+
+static struct answer get_now(struct world *w, const struct principal *who, const char *ref)
+{
+	return do_get(w, who, ref, 0);
+}
+
+static struct answer do_resolve(struct world *w, const struct principal *who, const char *ref)
+{
+	struct answer a = { .w = w };
+
+	CHECK(!sandbox_resolve(w->core, CALL(who, ref, clock_boot_ms() + 1000, &a), on_target, &a.op));
+	wait_for(w, &a);
+	return a;
+}
+
+static struct answer do_pause(struct world *w, const struct principal *who, const char *ref)
+{
+	struct answer a = { .w = w };
+
+	CHECK(!sandbox_pause(w->core, CALL(who, ref, clock_boot_ms() + 1000, &a), true, on_yes, &a.op));
+	wait_for(w, &a);
+	return a;
+}
+
+/* Of another uid's sandbox the cloud is asked as of nobody's: while it is away, neither is said not to be there. */
+TEST(others_ids_are_asked_about)
+{
+	struct answer (*const asks[])(struct world *w, const struct principal *who, const char *ref) = { get_now, do_resolve, do_pause };
+	struct create c;
+	struct answer a;
+	struct world w;
+
+	world_new(&w);
+	c = a_create("r1");
+	a = do_create(&w, &c);
+	CHECK(do_kill(&w, &alice, a.id).yes);
+	CHECK_INT(alike(&w, get_now, &bob, a.id, "inever"), R_SANDBOX_NOT_FOUND);
+	c = a_create("r2");
+	a = do_create(&w, &c);
+	for (int down = 0; down < 2; down++) {
+		w.fake->down = down;
+		for (size_t i = 0; i < ARRAY_SIZE(asks); i++)
+			CHECK_INT(alike(&w, asks[i], &bob, a.id, "inever"), down ? R_UNREACHABLE : R_SANDBOX_NOT_FOUND);
+		CHECK_INT(alike(&w, do_kill, &bob, a.id, "inever"), down ? R_UNREACHABLE : REASON_NONE);
+	}
+	world_free(&w);
+}
+
+/* Its answer is lost: the cloud has it, and no row says yet whose it is. */
+TEST(others_ids_before_there_is_a_row)
+{
+	struct create c;
+	struct answer a, x;
+	struct world w;
+
+	world_new(&w);
+	fake_next(w.fake, FAKE_CREATE, 1, FAKE_LOST_AFTER);
+	c = a_create("r1");
+	begin_create(&w, &a, &c);
+	UNTIL(&w, w.fake->n_sandboxes);
+	CHECK(!core_find_any(w.core, &w.core->accounts[0], w.fake->sandboxes[0].id));
+	x = do_get(&w, &bob, w.fake->sandboxes[0].id, 0);
+	CHECK(!core_find_any(w.core, &w.core->accounts[0], w.fake->sandboxes[0].id));
+	CHECK_INT(x.st.reason, R_SANDBOX_NOT_FOUND);
+	wait_for(&w, &a);
+	CHECK_STR(a.id, w.fake->sandboxes[0].id);
+	world_free(&w);
+}
+
+/* Two accounts of one team: what the cloud says to the other account does not make it the caller's. One that was made elsewhere has no
+ * tag that says whose it is. */
+TEST(others_rows_of_another_account)
+{
+	struct sandbox_core_account third = { .name = "third", .default_user = "user" };
+	struct sandbox_core_uid of_bob = { .uid = bob.uid, .account = "third" };
+	struct sandbox_core_rules rules = { .uids = &of_bob, .n_uids = 1 };
+	struct sandbox_connect c = { 0 };
+	struct answer a;
+	struct world w;
+
+	world_new(&w);
+	policy_default(&rules.policy);
+	third.cloud = fake_cloud(w.fake, w.loop);
+	CHECK(!sandbox_core_add_account(w.core, &third));
+	CHECK(!sandbox_core_set_rules(w.core, &rules));
+	fake_plant(w.fake, "iother");
+	a = (struct answer){ .w = &w };
+	CHECK(!sandbox_connect(w.core, CALL(&alice, "iother", clock_boot_ms() + 5000, &a), &c, on_sandbox, &a.op));
+	wait_for(&w, &a);
+	CHECK(a.adopted);
+	CHECK_INT(alike(&w, get_now, &bob, a.id, "inever"), R_SANDBOX_NOT_FOUND);
+	CHECK_INT(alike(&w, do_resolve, &bob, a.id, "inever"), R_SANDBOX_NOT_FOUND);
+	CHECK_INT(alike(&w, do_pause, &bob, a.id, "inever"), R_SANDBOX_NOT_FOUND);
+	CHECK_INT(alike(&w, do_kill, &bob, a.id, "inever"), REASON_NONE);
+	CHECK(fake_find(w.fake, a.id));
+	w.core = sandbox_core_free(w.core);
+	fake_cloud_free(third.cloud);
+	world_restart(&w);
+	world_free(&w);
+}
+
 /* In the cloud's own ways: by place, in either order, from a moment on, and some of them only. */
 TEST(list_in_the_clouds_ways)
 {

@@ -574,6 +574,7 @@ static void on_snapshots(void *user, const struct status *st, const struct sandb
 	for (size_t i = 0; i < p->n; i++) {
 		(void)str_copy(a->ids[i], sizeof(a->ids[i]), p->snapshots[i].id);
 		a->source = p->snapshots[i].source;
+		(void)str_copy(a->name, sizeof(a->name), p->snapshots[i].source_sandbox);
 	}
 	(void)str_copy(a->next, sizeof(a->next), p->next_page_token);
 }
@@ -676,6 +677,37 @@ TEST(snapshots)
 	CHECK_INT(a.st.reason, R_FIELD_INVALID);
 	a = do_snapshots(&w, &alice, "", "", 0, false);
 	CHECK_INT(a.n, 2);
+	world_free(&w);
+}
+
+/* Another program makes one of a sandbox that has an owner here: it is the account's, and of what sandbox it is told to the owner. */
+TEST(snapshots_of_anothers_sandbox)
+{
+	struct answer b, a;
+	struct world w;
+
+	world_new(&w);
+	b = make(&w);
+	w.fake->snapshots[0] = (struct fake_snapshot){ .id = "strange:default", .name = "strange", .alive = true };
+	CHECK(str_copy(w.fake->snapshots[0].source, sizeof(w.fake->snapshots[0].source), b.id));
+	w.fake->n_snapshots = 1;
+	a = do_snapshots(&w, &bob, b.id, "", 0, false);	/* as one that nobody has */
+	CHECK(status_ok(&a.st));
+	CHECK_INT(a.n, 0);
+	CHECK_INT(w.fake->seen[FAKE_SNAPSHOTS_LIST], 1);
+	a = do_snapshots(&w, &alice, b.id, "", 0, false);
+	CHECK_INT(a.n, 1);
+	CHECK_STR(a.name, b.id);
+	for (int cached = 0; cached < 2; cached++) {
+		a = do_snapshots(&w, &bob, "", "", 0, cached);
+		CHECK_INT(a.n, 1);
+		CHECK_STR(a.name, "");
+		a = do_snapshots(&w, &bob, b.id, "", 0, cached);
+		CHECK_INT(a.n, 0);
+	}
+	w.fake->down = true;
+	a = do_snapshots(&w, &bob, b.id, "", 0, false);
+	CHECK_INT(a.n, 0);
 	world_free(&w);
 }
 
