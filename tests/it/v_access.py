@@ -14,7 +14,7 @@ import subprocess
 import pytest
 
 import harness
-from v_two_uids import decode, serve as _serve      # noqa: F401  (the caller's program is that file)
+import v_two_uids as two
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs root to become other users")
 
@@ -27,7 +27,7 @@ mount --bind "$1/passwd" /etc/passwd && mount --bind "$1/group" /etc/group && sh
 """
 
 
-class Caller:
+class Caller(two.Caller):
     """A process of that uid and those groups, with one connection; `wrap` puts it somewhere else."""
 
     def __init__(self, socket, uid, groups=(), wrap=(), program=("/usr/bin/python3", "-B")):
@@ -38,16 +38,6 @@ class Caller:
             list(program) + [os.path.join(harness.ROOT, "tests/it/v_two_uids.py"), "--serve", socket]
         self.proc = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                      env=dict(os.environ, PYTHONPATH=lib))
-
-    def __call__(self, method, **fields):
-        self.proc.stdin.write(json.dumps([method, fields]) + "\n")
-        self.proc.stdin.flush()
-        return json.loads(self.proc.stdout.readline())
-
-    def get(self, method, **fields):
-        r = self(method, **fields)
-        assert "ok" in r, (method, fields, r)
-        return r["ok"]
 
     def may(self, method, **fields):
         r = self(method, **fields)
@@ -66,11 +56,6 @@ class Caller:
             return False
         r = self("SandboxService.Create", account="no-such-account")
         return "error" in r and r["error"][1] == "ACCOUNT_NOT_FOUND"
-
-    def close(self):
-        self.proc.stdin.close()
-        self.proc.wait(10)
-        self.proc.stdout.close()
 
 
 class Host:
