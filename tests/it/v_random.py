@@ -6,6 +6,7 @@ at the other there is nobody else. B asks for its own objects, for A's and for n
 but for two things: ALREADY_EXISTS for a snapshot's name, and the account's shared limits. One call in four is a request to the gateway, with a
 token of its uid. `sh tests/shows.sh` makes 100,000 calls of them.
 """
+import collections
 import json
 import os
 import random
@@ -31,6 +32,10 @@ SEED = int(os.environ.get("TWO_UIDS_SEED", "1"))
 KEPT = {"sandbox": 5, "snapshot": 4, "command": 4, "lease": 4, "token": 4}       # objects that a uid has at a time
 LONG = {"seconds": 6 * 3600}    # nothing ends by itself: that is a matter of moments, which differ
 NAMES = ("one", "two", "three")
+KINDS = {"sandbox": "sandbox", "template": "snapshot", "snapshot": "snapshot", "command_id": "command", "lease_id": "lease", "pid": "pid",
+         "page_token": "page"}      # what goes into a field; of the fields of two.FIELDS the others are drawn by hand
+REST = [(m, {}) for m in two.WITHOUT if m != "DaemonService.Status"]     # methods whose requests name nothing of a uid's
+REST += [("WarmService.Set", {"name": "py", "size": 1}), ("WarmService.Retry", {"name": "py"}), ("DaemonService.Config", {"section": "pool"})]
 STREAMS = ("SandboxService.Watch", "LeaseService.Hold")     # of B's own they begin when they like, and end when the daemon sees it
 WORD = re.compile(r"[A-Za-z0-9_+/=:.%?&-]{12,}")
 DRAWN = re.compile(r"[a-z0-9]{20,21}")      # an id: one in 700 has no digit
@@ -110,6 +115,7 @@ class World:
         self.tokens = {uid: two.text(c.get("TokenService.Create", label="all")["secret"]) for uid, c in self.callers.items()}
         self.narrow = dict(self.tokens)     # the last token of a uid that is for some sandboxes
         self.seen = {}
+        self.name(self.daemon.conf_path)
 
     def close(self):
         for c in self.callers.values():
@@ -159,8 +165,8 @@ class Play:
     def __init__(self, uid, worlds, rng, asked):
         self.uid, self.worlds, self.rng, self.asked = uid, worlds, rng, asked
         self.names = [x for x in asked if x[0] == "SnapshotService.Create"]
-        self.own = {kind: [] for kind in KEPT}
-        self.past = {kind: [] for kind in KEPT}     # the last that are over
+        self.own = collections.defaultdict(list)
+        self.past = collections.defaultdict(list)   # the last that are over
         self.home = {}      # of a command, a lease: its sandbox
         self.ended = []     # commands that are seen to be over: one can wait for them
         self.request = 0
@@ -210,10 +216,17 @@ class Play:
             method, kind, field = self.rng.choice((("TokenService.Create", "sandbox", "sandboxes"), ("TokenService.Revoke", "token", "id")))
             refs, whose = self.reference(kind, others)
             return method, [{field: [x] if kind == "sandbox" else x} for x in refs], kind, refs, whose
-        method, d, path = self.rng.choice(self.asked if r > 0.19 else self.names)
-        kind = {"sandbox": "sandbox", "template": "snapshot", "snapshot": "snapshot", "command_id": "command", "lease_id": "lease"}[path[-1]]
-        refs, whose = self.reference(kind, others)
-        each = [two.fill(d, path, ref) for ref in refs]
+        if r < 0.18:
+            method, fields = self.rng.choice(REST)
+            return method, [fields] * 2, "", (), "own"
+        method, d, path = self.rng.choice(self.asked if r > 0.21 else self.names)
+        kind = KINDS[path[-1]]
+        if kind == "pid":       # of nobody's process, in any sandbox: numbers of processes are the machine's
+            refs, whose = self.reference("sandbox", others)
+            each = [two.fill(d, path, 4000000, ref) for ref in refs]
+        else:
+            refs, whose = self.reference("page of " + method if kind == "page" else kind, others)
+            each = [two.fill(d, path, ref, own) for ref, own in zip(refs, self.rng.choice(self.own["sandbox"]))]
         extra = {}
         if method == "SnapshotService.Create":
             extra["name"] = self.rng.choice(NAMES + ("",))
@@ -280,6 +293,10 @@ class Play:
             return
         oks = [a["ok"] for a in answers]
         made = MADE.get(method)
+        if method.endswith(".List") and all("next_page_token" in ok for ok in oks):
+            places = self.own["page of " + method]
+            places.append(tuple(two.text(ok["next_page_token"]) for ok in oks))
+            del places[:-4]
         if method.startswith("Gateway "):
             self.learn_request(method, kind, refs, [x["body"] for x in oks])
         elif made == "token":
@@ -357,7 +374,8 @@ class Game:
         rng = random.Random(seed)
         self.both = World((two.A, two.B)), World((two.B,))
         with Api(self.both[0].daemon.socket) as api:
-            asked = [r for s in two.SERVICES for r in two.requests(api, s)]
+            asked = [r for r in two.requests(api) if r[2][-1] in KINDS]
+            self.methods = {m for m, _ in two.methods(api)}
         self.a = Play(two.A, self.both[:1], rng, asked)
         self.b = Play(two.B, self.both, rng, asked)
         self.rng, self.calls, self.allowed, self.literal, self.took, self.ok = rng, 0, 0, set(), {}, 0
@@ -368,7 +386,7 @@ class Game:
 
     @staticmethod
     def objects(play):
-        return {kind: [x[0] for x in play.own[kind] + play.past[kind]] for kind in KEPT}
+        return {kind: [x[0] for x in play.own[kind] + play.past[kind]] for kind in list(play.own)}
 
     def is_allowed(self, method, answers):
         """The name of a snapshot is another uid's: here it is not to be had. What was made of it there is given back. A paused sandbox has no
@@ -415,7 +433,10 @@ def test_another_uid_changes_no_answer():
             if game.calls % 500 < 2:
                 for w in game.both:
                     w.cloud.forget()
-        print("%d calls, %d of B's answered with a message, %d names of A's refused" % (game.calls, game.ok, game.allowed), flush=True)
+        called = game.methods & set(game.took)
+        print("%d calls of %d of %d methods, %d of B's answered with a message, %d names of A's refused" %
+              (game.calls, len(called), len(game.methods), game.ok, game.allowed), flush=True)
+        assert called == game.methods or game.calls < 10000, "never called: %s" % sorted(game.methods - called)
         assert game.ok > game.calls / 10 and (game.allowed or not FULL), "it asked for next to nothing"
         assert row("answers that differ in %d calls" % game.calls, len(differ), 0, ""), "\n".join(map(repr, differ))
     finally:
