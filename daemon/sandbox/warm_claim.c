@@ -628,6 +628,13 @@ void warm_quarantine(struct sandbox *b)
 	runner_poke(b);
 }
 
+/* May the request id's row be in the store alone? Then what a later Create with it has got was told, and has ended: that stays its outcome. */
+static bool is_let_go(struct sandbox_core *core, const struct warm_record *x)
+{
+	return !core_find_request(core, x->uid, REQUEST_CREATE, x->request_id) &&
+	       core_may_have_stored(core, x->uid, REQUEST_CREATE, x->request_id);
+}
+
 /* Gives the sandbox to the uid whose claim is on record, with the name, the request id and the policy of that claim. */
 static int give_to(struct sandbox *b, const struct warm_record *x, struct store_tx *t)
 {
@@ -642,7 +649,7 @@ static int give_to(struct sandbox *b, const struct warm_record *x, struct store_
 	b->policy.on_gone = POLICY_FAIL;
 	if (!r && rules_name_is_valid(x->name))
 		r = core_need_name(core, x->uid, x->name, &n);
-	if (!r && rules_request_id_is_valid(x->request_id))
+	if (!r && rules_request_id_is_valid(x->request_id) && !is_let_go(core, x))
 		r = core_need_request(core, x->uid, REQUEST_CREATE, x->request_id, &q);
 	if (r < 0)
 		return r;
