@@ -117,7 +117,7 @@ def test_a_claim(cloud, warm):
     until(lambda: not w.get("mine").end_pending, 10, "the end to be read back", w.d)
     assert plain(w.get("mine", max_staleness=0).metadata) == {"who": "me"}
     assert [b.id for b in w.api.call("SandboxService.List", metadata={"who": "me"}).sandboxes] == [box.id]
-    assert len(posts(cloud)) > before     # behind the claim: another one
+    until(lambda: len(posts(cloud)) > before, 10, "another one, behind the claim", w.d)
     w.ready(2)
     assert len(alive(cloud)) == 3
     w.api.call("SandboxService.Kill", sandbox="mine")
