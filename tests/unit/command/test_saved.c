@@ -95,15 +95,24 @@ TEST(the_result_is_written_behind_the_output)
 	shop_close(&s);
 }
 
+static void on_reached(void *user, const struct status *st, struct command *c)
+{
+	CHECK(status_ok(st) && c);
+	*(bool *)user = true;
+}
+
 /* The pid alone is not trusted: the tag is. */
 TEST(what_ran_is_attached_to_again)
 {
 	struct shop s = { 0 };
+	bool reached = false;
+	struct command_op *op;
 	struct command *c;
 	struct got g;
 
 	shop_open(&s);
 	c = running(&s, 7);
+	CHECK(command_is_reached(c));
 	remember(c);
 	agent_says(agent_ask(AGENT_START, 0), ENVD_STDOUT, "before ");
 	turn(&s);
@@ -114,19 +123,45 @@ TEST(what_ran_is_attached_to_again)
 	send_input(c, &g, 0, "x");	/* its sandbox is not reached yet */
 	UNTIL(&s.w, g.done);
 	CHECK_INT(g.st.reason, R_STATE_CHANGING);
+	CHECK(!command_is_reached(c) && !command_reach(c, on_reached, &reached, &op));
 	UNTIL(&s.w, agent_count(AGENT_LIST));
 	is_there(12);
 	UNTIL(&s.w, agent_count(AGENT_ATTACH));
+	CHECK(!reached);
 	CHECK_INT(agent_ask(AGENT_ATTACH, 0)->pid, 12);
 	look(c, &v);
 	agent_started(agent_ask(AGENT_ATTACH, 0), 12);
 	agent_says(agent_ask(AGENT_ATTACH, 0), ENVD_STDOUT, "after");
 	turn(&s);
+	CHECK(reached && command_is_reached(c));
 	CHECK(v.gaps == 2 && !memcmp(v.bytes[SPOOL_STDOUT], "before after", 12));
 	agent_exits(agent_ask(AGENT_ATTACH, 0), 0);
 	UNTIL(&s.w, v.ended);
 	CHECK(!result_of(c)->output_complete);
 	look_away(&v, true);
+	shop_close(&s);
+}
+
+/* Nobody waits for ever for a sandbox that is away, and who has left is not told. */
+TEST(what_is_not_reached_is_waited_for_a_while)
+{
+	struct shop s = { 0 };
+	bool reached = false, left = false;
+	struct command_op *op, *other;
+	struct command *c;
+
+	shop_open(&s);
+	c = running(&s, 7);
+	remember(c);
+	command_unref(c);
+	shop_restart(&s);
+	c = again(&s);
+	CHECK(!command_reach(c, on_reached, &reached, &op) && !command_reach(c, on_reached, &left, &other));
+	command_op_cancel(other, false);
+	spin(&s.w, 4900);
+	CHECK(!reached);
+	spin(&s.w, 200);
+	CHECK(reached && !left && !command_is_reached(c));
 	shop_close(&s);
 }
 
