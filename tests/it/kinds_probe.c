@@ -24,6 +24,7 @@ struct probe {
 	uint64_t sent;			/* of its input */
 	bool moved;
 	const char *wrong;		/* what a call that went well got */
+	char failed[256];		/* why a call failed that others came behind; "" = the client says it */
 	bool gap;
 };
 
@@ -33,6 +34,13 @@ _Noreturn static void die(struct probe *p, const char *what)
 
 	fprintf(stderr, "kinds_probe: %s: %s\n", what, e ? e->message : "-");
 	exit(1);
+}
+
+static const char *why(const struct probe *p)
+{
+	const struct ab_error *e = ab_client_error(p->c);
+
+	return !strcmp(e->reason, "OUTCOME_UNKNOWN") ? "unknown" : e->message;
 }
 
 static struct ab_command *spawn(struct probe *p, const char *shell, bool stdin_open, bool pty)
@@ -234,9 +242,12 @@ static int call_move(struct probe *p)
 	const struct ab_path paths[] = { { .sandbox = p->sandbox, .path = "here" }, { .sandbox = p->sandbox, .path = "there" } };
 	int r = ab_file_move(p->c, &paths[p->moved], paths[!p->moved].path, NULL, NULL);
 
-	if (!r)
+	if (!r) {
 		p->moved = !p->moved;
-	else if (ab_file_exists(p->c, &paths[1], NULL, &p->moved))	/* where it is, if that is not known */
+		return 0;
+	}
+	snprintf(p->failed, sizeof(p->failed), "%s", why(p));
+	if (ab_file_exists(p->c, &paths[1], NULL, &p->moved))	/* where it is, which may not be known */
 		die(p, "exists");
 	return r;
 }
@@ -282,14 +293,13 @@ static void begin(struct probe *p, const char *shell, bool pty)
 
 static void say(struct probe *p, int r)
 {
-	const struct ab_error *e = ab_client_error(p->c);
-
 	if (r)
-		puts(!strcmp(e->reason, "OUTCOME_UNKNOWN") ? "unknown" : e->message);
+		puts(p->failed[0] ? p->failed : why(p));
 	else
 		puts(p->wrong ? p->wrong : p->gap ? "gap" : "ok");
 	fflush(stdout);
 	p->wrong = NULL;
+	p->failed[0] = '\0';
 	p->gap = false;
 }
 
