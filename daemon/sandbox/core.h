@@ -319,6 +319,7 @@ struct fetch_result {
 struct fetch_wait {
 	struct list node;	/* initialised and on no list: not waiting */
 	uid_t uid;		/* the caller: the request is of its share of the rate limit; 0 = of the owner's */
+	bool apart;		/* ref_hides() it: the row is not to learn what is answered */
 	void (*fn)(struct fetch_wait *w, const struct fetch_result *result);
 };
 /* fn comes exactly once, never from inside, unless fetch_leave(). */

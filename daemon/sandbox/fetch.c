@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* GET of one sandbox: at most one request at a time for each sandbox, shared by all that want its answer.
- * Waiters are called after the sandbox has taken over the answer. */
+ * Waiters are called after the sandbox has taken over the answer. A request of those that the sandbox is hidden from is apart: the row
+ * learns nothing by it, so that its owner's answers do not depend on who else asks. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,13 +23,14 @@ struct fetch {
 	char *id;
 	struct cloud_call *call;
 	uint64_t asked_at_ms;
+	bool apart;
 	struct list waiters;
 	struct grave grave;
 };
 
-static size_t fetch_key(char ret[160], const struct account *a, const char *id)
+static size_t fetch_key(char ret[160], const struct account *a, const char *id, bool apart)
 {
-	return (size_t)snprintf(ret, 160, "%u/%.128s", a->index, id);
+	return (size_t)snprintf(ret, 160, "%u%c%.128s", a->index, apart ? '!' : '/', id);
 }
 
 static void fetch_free(void *p)
@@ -46,7 +48,7 @@ static void unlink_fetch(struct fetch *f)
 	struct sandbox *b = core_find(f->core, f->account, f->id);
 	char key[160];
 
-	(void)map_del(&f->core->fetch_map, key, fetch_key(key, f->account, f->id));
+	(void)map_del(&f->core->fetch_map, key, fetch_key(key, f->account, f->id, f->apart));
 	if (b && b->fetch == f)
 		b->fetch = NULL;
 	list_del(&f->node);
@@ -75,13 +77,13 @@ static void on_fetched(struct cloud_result *r, void *user)
 	must(f->magic == FETCH_MAGIC);
 	f->call = NULL;
 	account_saw_date(f->account, r->date_ms);
-	b = core_find(f->core, f->account, f->id);
+	b = f->apart ? NULL : core_find(f->core, f->account, f->id);
 	if (r->outcome == CLOUD_DONE && r->sandbox) {
 		result.end = FETCH_ALIVE;
 		if (b) {
 			b->token_known = true;
 			sandbox_seen_since(f->core, b, r->sandbox, f->asked_at_ms);
-		} else {
+		} else if (!f->apart) {
 			b = adopt_if_ours(f, r->sandbox);
 		}
 	} else if (r->not_found) {
@@ -107,7 +109,7 @@ static void on_fetched(struct cloud_result *r, void *user)
 	}
 }
 
-static int fetch_start(struct sandbox_core *core, struct account *a, const char *id, uid_t uid,
+static int fetch_start(struct sandbox_core *core, struct account *a, const char *id, const struct fetch_wait *w,
 		       bool background, struct fetch **ret)
 {
 	struct cloud_ask ask = {
@@ -124,22 +126,23 @@ static int fetch_start(struct sandbox_core *core, struct account *a, const char 
 	f->magic = FETCH_MAGIC;
 	f->core = core;
 	f->account = a;
+	f->apart = w->apart;
 	list_init(&f->waiters);
-	ask.uid = uid || !b ? uid : b->uid;
+	ask.uid = w->uid || !b ? w->uid : b->uid;
 	ask.user = f;
 	f->asked_at_ms = clock_boot_ms();
-	if (text_set(&f->id, id) < 0 || map_put(&core->fetch_map, key, fetch_key(key, a, id), f) < 0) {
+	if (text_set(&f->id, id) < 0 || map_put(&core->fetch_map, key, fetch_key(key, a, id, f->apart), f) < 0) {
 		fetch_free(f);
 		return -ENOMEM;
 	}
 	f->call = cloud_get(a->cloud, id, &ask);
 	if (!f->call) {
-		(void)map_del(&core->fetch_map, key, fetch_key(key, a, id));
+		(void)map_del(&core->fetch_map, key, fetch_key(key, a, id, f->apart));
 		fetch_free(f);
 		return -ENOMEM;
 	}
 	list_add_tail(&core->fetches, &f->node);
-	if (b)
+	if (b && !f->apart)
 		b->fetch = f;
 	*ret = f;
 	return 0;
@@ -149,8 +152,8 @@ int fetch_join(struct sandbox_core *core, struct account *a, const char *id, boo
 	       struct fetch_wait *w)
 {
 	char key[160];
-	struct fetch *f = map_get(&core->fetch_map, key, fetch_key(key, a, id));
-	int r = f ? 0 : fetch_start(core, a, id, w->uid, background, &f);
+	struct fetch *f = map_get(&core->fetch_map, key, fetch_key(key, a, id, w->apart));
+	int r = f ? 0 : fetch_start(core, a, id, w, background, &f);
 
 	if (r < 0)
 		return r;

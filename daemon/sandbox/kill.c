@@ -370,6 +370,7 @@ static void kill_start(struct sandbox_op *op)
 		return;
 	case REF_ID:
 		op->fetch.fn = on_looked_at;
+		op->fetch.apart = ref_hides(op->core, &op->who, op->ref);
 		if (text_set(&op->id, op->ref) < 0 ||
 		    fetch_join(op->core, op->account, op->id, false, &op->fetch) < 0)
 			op_fail_errno(op, -ENOMEM);

@@ -577,6 +577,7 @@ void op_find(struct sandbox_op *op, void (*known)(struct sandbox_op *op, struct 
 		return;
 	case REF_ID:
 		op->fetch.fn = on_found;
+		op->fetch.apart = ref_hides(op->core, &op->who, op->ref);
 		if (text_set(&op->id, op->ref) < 0 ||
 		    fetch_join(op->core, op->account, op->id, false, &op->fetch) < 0)
 			op_fail_errno(op, -ENOMEM);
