@@ -18,6 +18,8 @@
 
 struct probe {
 	struct ab_client *c;
+	struct ab_sandbox *box;
+	struct ab_lease *held;
 	const char *sandbox;
 	struct ab_command *command;	/* of what acts on one */
 	const char *lease;
@@ -278,13 +280,11 @@ static void begin(struct probe *p, const char *shell, bool pty)
 {
 	const struct ab_sandbox_create_options create = { .sandbox_timeout_ms = 3600000 };
 	const struct ab_lease_options lease = { .ttl_ms = 60000 };
-	struct ab_sandbox *b;
-	struct ab_lease *l;
 
-	if (ab_sandbox_create(p->c, &create, NULL, &b) || ab_lease_acquire(p->c, b->id, &lease, NULL, &l))
+	if (ab_sandbox_create(p->c, &create, NULL, &p->box) || ab_lease_acquire(p->c, p->box->id, &lease, NULL, &p->held))
 		die(p, "create");
-	p->sandbox = b->id;
-	p->lease = l->id;
+	p->sandbox = p->box->id;
+	p->lease = p->held->id;
 	if (shell && !(p->command = spawn(p, shell, !pty, pty)))
 		die(p, "spawn");
 	if (write_file(p, "here"))
@@ -318,6 +318,9 @@ int main(int argc, char **argv)
 		do
 			say(&p, kinds[i].call(&p));
 		while (!poll(&input, 1, atoi(argv[3])));
+		ab_free(p.command);
+		ab_free(p.held);
+		ab_free(p.box);
 		ab_client_free(p.c);
 		return 0;
 	}

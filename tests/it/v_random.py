@@ -112,10 +112,12 @@ class World:
         self.daemon = harness.Daemon(self.cloud, conf=conf, folder=self.folder)
         os.chmod(self.daemon.socket, 0o666)
         self.callers = {uid: two.Caller(self.daemon.socket, uid) for uid in uids}
-        self.tokens = {uid: two.text(c.get("TokenService.Create", label="all")["secret"]) for uid, c in self.callers.items()}
+        made = {uid: c.get("TokenService.Create", label="all") for uid, c in self.callers.items()}
+        self.tokens = {uid: two.text(m["secret"]) for uid, m in made.items()}
         self.narrow = dict(self.tokens)     # the last token of a uid that is for some sandboxes
         self.seen = {}
         self.name(self.daemon.conf_path)
+        self.name(two.text(made[two.B]["token"]["id"]))     # of twelve letters, which may have no digit
 
     def close(self):
         for c in self.callers.values():
