@@ -333,6 +333,7 @@ def under_load(path, make_sdk, restart_once):
         connects.start()
         kinds = [Kind(path, name) for name in KINDS for _ in range(OF_EACH_KIND)]
         streams = Streams(path)
+        until(lambda: all(k.said for k in kinds), 60, "a call of each kind")
         for i in range(RESTARTS):
             n, others = library.said["ok"], good_calls(tally)
             until(lambda n=n, o=others: library.said["ok"] >= n + CLIENTS and good_calls(tally) >= o + 2 * OTHERS, 120, "calls of everybody")
