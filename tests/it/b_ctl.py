@@ -4,7 +4,9 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
+import stat
 import subprocess
 import threading
 
@@ -313,6 +315,39 @@ def test_cp_of_a_device(d, box):
     assert d.ctl("stat", box + ":x", check=False).returncode == 3
     d.ctl("cp", "-", box + ":x")                    # the standard input of the tests is /dev/null
     assert d.ctl("cat", box + ":x").stdout == ""
+
+
+def test_cp_over_a_program_that_runs_as_its_owner(d, box, folder):
+    """What comes from a sandbox has no set-user-id bit, though the file that it replaces had; all else of the mode stays."""
+    d.ctl("cp", "-", box + ":new", input="new\n")
+    target = os.path.join(folder, "target")
+    for mode, expected in ((0o4755, 0o755), (0o6711, 0o711), (0o1640, 0o640), (0o4000, 0)):
+        with open(target, "w", encoding="ascii") as f:
+            f.write("old")
+        os.chmod(target, mode)
+        d.ctl("cp", box + ":new", target)
+        assert stat.S_IMODE(os.stat(target).st_mode) == expected, oct(mode)
+        os.chmod(target, 0o600)
+        assert open(target, encoding="ascii").read() == "new\n"
+        os.unlink(target)
+
+
+def sleeps_in_open(pid):
+    with open("/proc/%d/syscall" % pid, encoding="ascii") as f:
+        return f.read().split()[0] == {"x86_64": "257", "aarch64": "56"}[os.uname().machine]
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_cp_of_a_pipe_ends_by_a_signal(d, box, folder, up):
+    """A FIFO whose other end nobody opens."""
+    d.ctl("cp", "-", box + ":new", input="new\n")
+    pipe = os.path.join(folder, "pipe-%d" % up)
+    os.mkfifo(pipe)
+    p = subprocess.Popen([harness.AGENTBOXCTL, "-s", d.socket, "cp"] + ([pipe, box + ":x"] if up else [box + ":new", pipe]),
+                         stdin=subprocess.DEVNULL)
+    until(lambda: sleeps_in_open(p.pid), 10)
+    p.terminate()
+    assert p.wait(10) == -signal.SIGTERM
 
 
 def test_values_that_cannot_be(d, box):

@@ -158,7 +158,7 @@ static int upload_fd(struct copy *c, int fd)
 
 static int upload(struct copy *c)
 {
-	int fd = is_dash(c->local) ? STDIN_FILENO : open(c->local, O_RDONLY | O_CLOEXEC), r;
+	int fd = is_dash(c->local) ? STDIN_FILENO : sig_open_file(c->local, O_RDONLY), r;
 
 	if (fd < 0)
 		return fail_local(c, "open", c->local, errno);
@@ -175,7 +175,8 @@ struct target {
 	int fd;
 	char *path;		/* final; NULL: fd is not ours to name */
 	char *temp;
-	mode_t mode;		/* of the file that was there; 0 = none */
+	bool replaces;
+	mode_t mode;		/* of the file that was there */
 };
 
 static void target_drop(struct target *t)
@@ -228,12 +229,13 @@ static int target_open(struct copy *c, struct target *t)
 	if (S_ISDIR(st.st_mode))
 		return -EISDIR;
 	if (!S_ISREG(st.st_mode)) {	/* a device or pipe is written to, not replaced */
-		t->fd = open(t->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+		t->fd = sig_open_file(t->path, O_WRONLY | O_NOCTTY);
 		free(t->path);
 		t->path = NULL;
 		return t->fd < 0 ? -errno : 0;
 	}
-	t->mode = st.st_mode & 07777;
+	t->replaces = true;
+	t->mode = st.st_mode & 0777;	/* set-user-id bits were for the old content, and its owner */
 	/* a link stays, what it points to is replaced */
 	real = realpath(t->path, NULL);
 	free(t->path);
@@ -247,7 +249,7 @@ static int target_keep(struct target *t, const struct ab_file *info)
 
 	if (!t->path)
 		return 0;
-	if (!mode) {
+	if (!t->replaces) {
 		mask = umask(0);
 		(void)umask(mask);
 		mode = (info && info->mode ? info->mode & 0777 : 0666) & ~mask;

@@ -2,12 +2,15 @@
 #include "client/cli/term/sig.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "client/cli/term/cli.h"
+
+static const int wanted[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
 
 static int open_set(const sigset_t *set)
 {
@@ -21,7 +24,6 @@ static int open_set(const sigset_t *set)
 
 int sig_open(void)
 {
-	static const int wanted[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
 	sigset_t set;
 
 	(void)sigemptyset(&set);
@@ -43,6 +45,22 @@ int sig_open_winch(void)
 	(void)sigemptyset(&set);
 	(void)sigaddset(&set, SIGWINCH);
 	return open_set(&set);
+}
+
+int sig_open_file(const char *path, int flags)
+{
+	sigset_t set, old;
+	int fd, err;
+
+	(void)sigemptyset(&set);
+	for (unsigned i = 0; i < ARRAY_SIZE(wanted); i++)
+		(void)sigaddset(&set, wanted[i]);
+	(void)sigprocmask(SIG_UNBLOCK, &set, &old);
+	fd = open(path, flags | O_CLOEXEC);
+	err = errno;
+	(void)sigprocmask(SIG_SETMASK, &old, NULL);
+	errno = err;
+	return fd;
 }
 
 int sig_take(int fd)

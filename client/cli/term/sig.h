@@ -10,6 +10,8 @@ struct ab_client;
 int sig_open(void);
 /* The same for a terminal that changed its size (SIGWINCH). */
 int sig_open_winch(void);
+/* open(); a signal ends the process while a FIFO's other end is awaited. */
+int sig_open_file(const char *path, int flags);
 /* Waits until the client has something to do, and processes; 0, or a signal that came first. */
 int sig_wait(struct ab_client *c, int fd);
 /* The next one, 0 if there is none. */
