@@ -230,9 +230,18 @@ int wait_answer(struct ab_client *c, int r, bool *ret);
 /* Puts all of it, waiting for room. false: the call ended. */
 bool wait_put(struct ab_call *call, const uint8_t *p, size_t n,
 	      ptrdiff_t (*put)(struct ab_call *call, const void *data, size_t n));
-/* Whether to begin a stream again that ended so: by a restart of the daemon, and *until_ms (0 = it was heard since) has not come. A second
- * try is made after a pause. */
-bool wait_again(struct ab_client *c, const struct ab_error *e, uint64_t *until_ms);
+/* Attempts at one stream, for functions that wait: over restarts of the daemon, within what the caller gave for all of them. */
+struct repeat {
+	struct ab_client *c;
+	struct ab_call_options how;	/* of the next attempt */
+	bool is_input;			/* a SendInput: the daemon may not have reached the sandbox again, or miss the end of the last one */
+	uint64_t deadline_at_ms;	/* 0 = none */
+	uint64_t until_ms;		/* of attempts without progress; 0 = none of them has failed */
+};
+void repeat_init(struct repeat *p, struct ab_client *c, const struct ab_call_options *how);
+void repeat_heard(struct repeat *p);	/* there was progress */
+/* Whether there is another attempt, after one that ended as e (NULL: well). Waits a moment from the second on. */
+bool repeat_may(struct repeat *p, const struct ab_error *e);
 /* Ends a call that is done or was cancelled; its error becomes the client's. Returns the status. */
 int wait_end(struct ab_client *c, struct ab_call *call);
 

@@ -437,17 +437,21 @@ int ab_command_send_input(struct ab_client *c, const struct ab_command_ref *ref,
 			  uint64_t *ret_accepted)
 {
 	struct ab_call *call = NULL;
-	uint64_t until_ms = 0;
+	struct repeat again;
+	uint64_t accepted = offset;
 	int r;
 
-	do {	/* again as a whole: the daemon drops what was accepted */
-		if (call && call->accepted > offset)
-			until_ms = 0;
+	repeat_init(&again, c, how);
+	again.is_input = true;
+	do {	/* as a whole: the daemon drops what was accepted */
 		ab_call_free(give(call));
-		r = c->in_callback ? -EDEADLK : send_input(c, ref, offset, data, n, close, how, &call);
+		r = c->in_callback ? -EDEADLK : send_input(c, ref, offset, data, n, close, &again.how, &call);
 		if (r < 0)
 			return wait_object(c, r, NULL);
-	} while (wait_again(c, call->error, &until_ms));
+		if (call->accepted > accepted)
+			repeat_heard(&again);
+		accepted = MAX(accepted, call->accepted);
+	} while (repeat_may(&again, call->error));
 	if (ret_accepted && !call->error)
 		*ret_accepted = call->accepted;
 	return wait_end(c, call);

@@ -338,12 +338,13 @@ int ab_file_write_from_fd(struct ab_client *c, const struct ab_path *path,
 {
 	struct fd_source s = { .fd = fd };
 	off_t begin = lseek(fd, 0, SEEK_CUR);	/* < 0: what was read does not come again */
-	uint64_t until_ms = 0;
+	struct repeat again;
 	int r;
 
+	repeat_init(&again, c, how);
 	do {
-		r = ab_file_write_from(c, path, o, how, source_from_fd, &s, ret);
-	} while (r && !s.error && begin >= 0 && wait_again(c, c->error, &until_ms) && lseek(fd, begin, SEEK_SET) == begin);
+		r = ab_file_write_from(c, path, o, &again.how, source_from_fd, &s, ret);
+	} while (r && !s.error && begin >= 0 && repeat_may(&again, c->error) && lseek(fd, begin, SEEK_SET) == begin);
 	if (!s.error)
 		return r;
 	client_set_error(c, error_errno(s.error));

@@ -8,20 +8,19 @@
 #include <string.h>
 
 #include "client/lib/client.h"
+#include "client/lib/error.h"
 #include "client/lib/obj.h"
-#include "proto/base/clock.h"
 
 struct run {
 	struct ab_client *c;
 	const struct ab_command_io *io;
-	struct ab_call_options how;
-	uint64_t deadline_at_ms;	/* 0 = none */
+	struct repeat output_repeat, input_repeat;
 	struct ab_call *call;		/* the Run, or an Attach that took its place */
 	struct ab_call *input;
 	char *command_id;		/* NULL: not known yet */
 	uint64_t offsets[AB_PTY + 1];	/* of each output: what comes next */
-	uint64_t until_ms, input_until_ms;	/* of wait_again() */
-	size_t given;			/* of io->input */
+	size_t given;			/* of io->input, to this attempt */
+	uint64_t accepted;		/* of it, by all */
 	bool attached;			/* the end of the stream does not end the command */
 	void *result;
 };
@@ -51,7 +50,7 @@ static int on_started(struct run *run, const struct ab_command_event *ev)
 
 static int run_event(struct run *run, const struct ab_command_event *ev)
 {
-	run->until_ms = 0;
+	repeat_heard(&run->output_repeat);
 	switch (ev->type) {
 	case AB_EVENT_STARTED:
 		return on_started(run, ev);
@@ -75,7 +74,7 @@ static int input_again(struct run *run)
 {
 	const struct ab_error *e = run->input->error;
 
-	if (wait_again(run->c, e, &run->input_until_ms)) {
+	if (repeat_may(&run->input_repeat, e)) {
 		ab_call_free(give(run->input));
 		return begin_input(run);
 	}
@@ -88,8 +87,10 @@ static int run_input(struct run *run)
 
 	if (!run->input)
 		return 0;
-	if (run->input->accepted)
-		run->input_until_ms = 0;
+	if (run->input->accepted > run->accepted) {
+		run->accepted = run->input->accepted;
+		repeat_heard(&run->input_repeat);
+	}
 	if (ab_call_is_done(run->input))
 		return input_again(run);
 	if (run->input->finished)
@@ -109,16 +110,12 @@ static int attach_again(struct run *run)
 	const struct ab_command_ref ref = { .command_id = run->command_id };
 	const struct ab_attach_options o = { .stdout_offset = run->offsets[AB_STDOUT], .stderr_offset = run->offsets[AB_STDERR],
 					     .pty_offset = run->offsets[AB_PTY] };
-	struct ab_call_options how = run->how;
-	uint64_t now_ms = clock_boot_ms();
 	struct ab_call *call;
 	int r;
 
-	if (run->result || !run->command_id || !wait_again(run->c, run->call->error, &run->until_ms))
+	if (run->result || !run->command_id || !repeat_may(&run->output_repeat, run->call->error))
 		return 0;
-	if (run->deadline_at_ms)
-		how.deadline_ms = run->deadline_at_ms > now_ms ? run->deadline_at_ms - now_ms : 1;
-	r = ab_command_attach_start(run->c, &ref, &o, &how, &call);
+	r = ab_command_attach_start(run->c, &ref, &o, &run->output_repeat.how, &call);
 	if (r < 0)
 		return r;
 	ab_call_free(run->call);
@@ -149,11 +146,12 @@ static int run_loop(struct run *run)
 	return r;
 }
 
-/* What the caller, or the lack of memory, ends ends the command too. */
+/* The end of a Run's stream ends its command; an Attach's does not. */
 static void end_command(struct run *run, const struct ab_command_options *o)
 {
 	const struct ab_command_ref ref = { .command_id = run->command_id };
 
+	ab_call_cancel(run->call);
 	if (run->attached && !run->result && !o->detach)
 		(void)ab_command_kill(run->c, &ref, NULL, NULL);
 }
@@ -163,7 +161,7 @@ int ab_command_run(struct ab_client *c, const struct ab_command_options *o,
 		   struct ab_command_result **ret)
 {
 	struct ab_command_options with_input;
-	struct run run = { .c = c, .io = io, .how = how ? *how : (struct ab_call_options){ 0 } };
+	struct run run = { .c = c, .io = io };
 	int r = c->in_callback ? -EDEADLK : 0;
 
 	if (r == 0 && o && io && io->input) {
@@ -171,20 +169,22 @@ int ab_command_run(struct ab_client *c, const struct ab_command_options *o,
 		with_input.stdin_open = true;
 		o = &with_input;
 	}
-	if (run.how.deadline_ms && run.how.deadline_ms != AB_NEVER)
-		run.deadline_at_ms = clock_boot_ms() + run.how.deadline_ms;
+	repeat_init(&run.output_repeat, c, how);
+	repeat_init(&run.input_repeat, c, NULL);
+	run.input_repeat.is_input = true;
 	if (r == 0)
 		r = ab_command_run_start(c, o, how, &run.call);
 	if (r < 0)
 		return wait_object(c, r, NULL);
 	r = run_loop(&run);
-	if (r < 0)
-		end_command(&run, o);
-	if (r == -EPIPE)
-		call_finish(run.call, give(run.input->error));
-	else if (r == -ENOMEM)
+	if (r == -ENOMEM)
 		(void)call_fail(run.call, r);
-	ab_call_cancel(run.call);
+	if (r < 0 || ab_call_status(run.call) == AB_DEADLINE_EXCEEDED)
+		end_command(&run, o);
+	if (r == -EPIPE) {
+		error_free(run.call->error);
+		run.call->error = give(run.input->error);
+	}
 	ab_call_free(run.input);
 	free(run.command_id);
 	if (!run.call->error && ret)

@@ -12,7 +12,7 @@
 #include "proto/base/status.h"
 #include "proto/base/str.h"
 
-#define AGAIN_GAP_MS 100
+#define REPEAT_GAP_MS 100
 
 int client_wait(struct ab_client *c, int timeout_ms)
 {
@@ -106,33 +106,49 @@ bool wait_put(struct ab_call *call, const uint8_t *p, size_t n,
 	return true;
 }
 
+void repeat_init(struct repeat *p, struct ab_client *c, const struct ab_call_options *how)
+{
+	*p = (struct repeat){ .c = c };
+	if (how)
+		p->how = *how;
+	if (p->how.deadline_ms && p->how.deadline_ms != AB_NEVER)
+		p->deadline_at_ms = clock_boot_ms() + p->how.deadline_ms;
+}
+
+void repeat_heard(struct repeat *p)
+{
+	p->until_ms = 0;
+}
+
 static bool has_reason(const struct ab_error *e, enum ab_reason reason)
 {
-	return !e->local && str_eq(e->reason, status_reason_name(reason));
+	return str_eq(e->reason, status_reason_name(reason));
 }
 
-/* The daemon went, or is about to; or it came back and has not reached the sandbox, or does not know yet that we were gone. */
-static bool is_of_restart(const struct ab_error *e, bool was_lost)
+/* A stream was cut, or is ended for a stop. Where no daemon was reached the dialing has waited already. */
+static bool was_cut(const struct ab_error *e)
 {
-	if (e->status == AB_UNAVAILABLE && (e->local || has_reason(e, R_DRAINING)))
-		return true;
-	return has_reason(e, R_STATE_CHANGING) || (was_lost && has_reason(e, R_INPUT_BUSY));
+	return e->status == AB_UNAVAILABLE && (has_reason(e, R_DRAINING) || (e->local && has_reason(e, R_OUTCOME_UNKNOWN)));
 }
 
-bool wait_again(struct ab_client *c, const struct ab_error *e, uint64_t *until_ms)
+bool repeat_may(struct repeat *p, const struct ab_error *e)
 {
 	uint64_t now_ms = clock_boot_ms();
+	bool is_first = !p->until_ms;
 
-	if (!e || !is_of_restart(e, *until_ms != 0))
+	if (!e || !(was_cut(e) || (p->is_input && (has_reason(e, R_STATE_CHANGING) || (!is_first && has_reason(e, R_INPUT_BUSY))))))
 		return false;
-	if (!*until_ms) {
-		*until_ms = now_ms + MIN(c->wait_ms, (uint64_t)INT32_MAX);
+	if (is_first)
+		p->until_ms = now_ms + MIN(p->c->wait_ms, (uint64_t)INT32_MAX);
+	else if (now_ms >= p->until_ms)
+		return false;
+	else
+		(void)client_wait(p->c, REPEAT_GAP_MS);
+	if (!p->deadline_at_ms)
 		return true;
-	}
-	if (now_ms >= *until_ms)
-		return false;
-	(void)client_wait(c, AGAIN_GAP_MS);
-	return true;
+	now_ms = clock_boot_ms();
+	p->how.deadline_ms = p->deadline_at_ms - MIN(now_ms, p->deadline_at_ms);
+	return p->how.deadline_ms > 0;
 }
 
 int wait_end(struct ab_client *c, struct ab_call *call)
