@@ -115,14 +115,9 @@ static int check_key(const struct account *c, const struct conf *conf, struct st
 /* The key of the first account, of which the file does not say one. */
 static int take_environment(struct account *c, struct status *why)
 {
-	char name[APP_ENV_MAX], *env;
+	char name[APP_ENV_MAX], *env = app_take_key(c->app->conf, c->name, name);
 	int r;
 
-	if (!app_takes_environment(c->app->user_mode, c->app->conf_file)) {
-		app_ignore_key();
-		return 0;
-	}
-	env = app_take_key(c->app->conf, c->name, name);
 	if (!env)
 		return 0;
 	r = secret_take(env, &c->key);
@@ -484,7 +479,9 @@ static int make_account(struct account *c, struct status *why)
 	const struct app *a = c->app;
 	int r = app_account_read(c, a->conf, APP_ACCOUNT_KEY, why);
 
-	if (!r && c == &a->accounts[0] && !c->key_path && !c->key_command)
+	if (!app_takes_environment(a->user_mode, a->conf_file))
+		app_ignore_key();
+	else if (!r && c == &a->accounts[0] && !c->key_path && !c->key_command)
 		r = take_environment(c, why);
 	if (!r)
 		r = app_account_read(c, a->conf, APP_ACCOUNT_PROXY | APP_ACCOUNT_TLS, why);

@@ -92,6 +92,12 @@ int app_read_environment(struct conf *c)
 	return r;
 }
 
+static void wipe(const char *name, char *value)
+{
+	explicit_bzero(value, strlen(value));
+	unsetenv(name);
+}
+
 char *app_take_key(const struct conf *c, const char *account, char ret_name[APP_ENV_MAX])
 {
 	const struct flavour *f = environment_of(c, account);
@@ -106,8 +112,7 @@ char *app_take_key(const struct conf *c, const char *account, char ret_name[APP_
 			key = strdup(v);
 			str_copy(ret_name, APP_ENV_MAX, name);
 		}
-		explicit_bzero(v, strlen(v));
-		unsetenv(name);
+		wipe(name, v);
 	}
 	return key;
 }
@@ -121,8 +126,7 @@ void app_ignore_key(void)
 			continue;
 		log_warn("environment_ignored", "name=%s action=\"a daemon of many users that has a configuration takes its key from "
 						"api_key_file, api_key_credential or api_key_command\"", name);
-		explicit_bzero(v, strlen(v));
-		unsetenv(name);
+		wipe(name, v);
 	}
 }
 
