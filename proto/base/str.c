@@ -21,6 +21,11 @@ char *str_dup(const char *s)
 	return s ? strdup(s) : NULL;
 }
 
+void str_freep(char **s)
+{
+	free(*s);
+}
+
 char *str_printf(const char *fmt, ...)
 {
 	va_list ap;

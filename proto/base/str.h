@@ -26,6 +26,7 @@ static inline bool str_is_empty(const char *s)
 
 /* strdup that maps NULL to NULL. */
 char *str_dup(const char *s);
+void str_freep(char **s);	/* for scoped() */
 char *str_free_secret(char *s);	/* wipes it first; NULL is fine; returns NULL */
 /* Heap string by format; NULL without memory. */
 char *str_printf(const char *fmt, ...) printf_like(1, 2) must_check;

@@ -12,16 +12,12 @@
 #include "daemon/common/net/tls_impl.h"
 #include "proto/base/fd.h"
 #include "proto/base/map.h"
+#include "proto/base/str.h"
 
 #define CERTIFICATE_MAX ((size_t)64 << 10)
 #define BUNDLE_MAX	((size_t)8 << 20)
 #define PEM_BEGIN	"-----BEGIN "
 #define PEM_END		"-----END "
-
-static void freep_str(char **p)
-{
-	free(*p);
-}
 
 /* "8 hex digits.number", as c_rehash names links to certificates. */
 static bool is_hashed_name(const char *name)
@@ -44,13 +40,12 @@ static bool next_certificate(const char **text, uint64_t *ret)
 
 static int add_certificates(struct map *known, int dir_fd, const char *name)
 {
-	scoped(freep_str) char *text = NULL;
+	scoped(str_freep) char *text = NULL;
 	const char *pos;
 	uint64_t hash;
-	size_t n;
 	int r = 0;
 
-	if (fd_read_file(dir_fd, name, CERTIFICATE_MAX, &text, &n) < 0)
+	if (fd_read_file(dir_fd, name, CERTIFICATE_MAX, &text, NULL) < 0)
 		return 0;
 	pos = text;
 	while (!r && next_certificate(&pos, &hash))
@@ -74,14 +69,13 @@ static int read_folder(struct map *known, const char *dir)
 
 bool tls_dir_has_all(const char *dir, const char *bundle)
 {
-	scoped(freep_str) char *text = NULL;
+	scoped(str_freep) char *text = NULL;
 	struct map known = MAP_NULL;
 	const char *pos;
 	uint64_t hash;
 	bool all;
-	size_t n;
 
-	if (fd_read_file(AT_FDCWD, bundle, BUNDLE_MAX, &text, &n) < 0)
+	if (fd_read_file(AT_FDCWD, bundle, BUNDLE_MAX, &text, NULL) < 0)
 		return false;
 	all = !read_folder(&known, dir);
 	pos = text;

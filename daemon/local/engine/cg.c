@@ -80,11 +80,6 @@ static char *get(const char *dir, const char *container, const char *file)
 	return fd_read_file(AT_FDCWD, path, CG_FILE_MAX, &text, &n) < 0 ? NULL : text;
 }
 
-static void freep_str(char **p)
-{
-	free(*p);
-}
-
 static uint64_t number_at(const char *s)
 {
 	uint64_t v = 0;
@@ -99,7 +94,7 @@ static uint64_t number_at(const char *s)
 /* The number after "key " at the start of a line; without a key the file is one number. */
 static uint64_t get_u64(const char *dir, const char *container, const char *file, const char *key)
 {
-	scoped(freep_str) char *text = get(dir, container, file);
+	scoped(str_freep) char *text = get(dir, container, file);
 	size_t n = key ? strlen(key) : 0;
 
 	if (!text)
@@ -157,7 +152,7 @@ static bool mount_line(const char *line, enum cg_ctl c, char root[CG_PATH_MAX],
 		       char point[CG_PATH_MAX])
 {
 	size_t len = strcspn(line, "\n");
-	scoped(freep_str) char *copy = strndup(line, len);
+	scoped(str_freep) char *copy = strndup(line, len);
 	char type[32], super[256];
 	char *tail;
 
@@ -212,7 +207,7 @@ static bool make_parent(const char *own, const char *name, char ret[CG_PATH_MAX]
 /* Gives the children of `dir` a controller; false if it is not there or not allowed. */
 static bool enable(const char *dir, const char *controller)
 {
-	scoped(freep_str) char *have = get(dir, "", "cgroup.controllers");
+	scoped(str_freep) char *have = get(dir, "", "cgroup.controllers");
 	char word[32];
 
 	if (!have || !list_has(have, strlen(have), controller))
@@ -257,7 +252,7 @@ static void unified_setup(const char *own, const char *name, struct cg_roots *re
 	static const char *const want[] = { "memory", "pids", "cpu" };
 	bool *flags[] = { &ret->v2_memory, &ret->v2_pids, &ret->v2_cpu };
 	char *dir = ret->dir[CG_UNIFIED];
-	scoped(freep_str) char *have = get(own, "", "cgroup.controllers");
+	scoped(str_freep) char *have = get(own, "", "cgroup.controllers");
 
 	if (!make_parent(own, name, dir))
 		return;
@@ -270,7 +265,7 @@ static void unified_setup(const char *own, const char *name, struct cg_roots *re
 
 void cg_setup(const char *name, struct cg_roots *ret)
 {
-	scoped(freep_str) char *mounts = NULL, *own = NULL;
+	scoped(str_freep) char *mounts = NULL, *own = NULL;
 	char path[CG_PATH_MAX];
 	size_t n;
 
@@ -305,7 +300,7 @@ void cg_renew(const struct cg_roots *r)
 
 static void kill_processes(const char *dir)
 {
-	scoped(freep_str) char *text = NULL;
+	scoped(str_freep) char *text = NULL;
 
 	if (cg_put(dir, "", "cgroup.kill", "1") == 0)
 		return;
@@ -449,7 +444,7 @@ int cg_freeze(const struct cg_roots *r, const char *container, bool on)
 
 bool cg_is_frozen(const struct cg_roots *r, const char *container)
 {
-	scoped(freep_str) char *text = NULL;
+	scoped(str_freep) char *text = NULL;
 
 	if (r->v2_freeze)
 		return get_u64(r->dir[CG_UNIFIED], container, "cgroup.events", "frozen") == 1;
