@@ -82,7 +82,7 @@ struct snap {
  */
 bool snap_may_see(const struct principal *who, const struct snap *s);
 bool snap_may_change(const struct principal *who, const struct snap *s);
-/* Do both references ("alias", "team/alias", with or without ":tag", in any case) name one template? */
+/* Do both references ("alias", "team/alias", with or without ":tag", as the cloud reads them) name one template? */
 bool snap_same_template(const char *a, const char *b);
 /* The snapshot whose template `ref` names; NULL = none that is known. */
 struct snap *snap_named(struct sandbox_core *core, const struct account *a, const char *ref);
@@ -91,6 +91,8 @@ bool snap_name_is_taken(struct sandbox_core *core, const struct account *a, cons
 			const char *name, struct status *st);
 struct snap *snap_find(struct sandbox_core *core, const struct account *a, const char *id);
 /* Was it deleted after asked_boot_ms, so that a list asked for then may still have it? */
+/* Does `ref` name its template, by its id or one of its names? */
+bool snap_is_named(const struct snap *s, const char *ref);
 bool snap_is_gone_since(struct sandbox_core *core, const struct account *a, const char *id,
 			uint64_t asked_boot_ms);
 /* Takes over what the cloud said of a snapshot; a changed row goes into `t`. source, uid: of one that was made here, else NULL. */

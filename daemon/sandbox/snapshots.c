@@ -13,6 +13,7 @@
 #include "daemon/sandbox/lines.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
+#include "proto/cloud/template_ref.h"
 
 #define GONE_KEPT_MS 600000u	/* how long a deleted one is remembered: longer than any list takes */
 #define GONE_MAX     500u	/* how many deleted ones are remembered; a list from before may bring others back for a while */
@@ -57,26 +58,26 @@ bool snap_may_change(const struct principal *who, const struct snap *s)
 
 bool snap_same_template(const char *a, const char *b)
 {
-	const char *x = strrchr(a, '/'), *y = strrchr(b, '/');
-	size_t n;
+	struct template_ref x, y;
 
-	a = x ? x + 1 : a;
-	b = y ? y + 1 : b;
-	n = strcspn(a, ":");
-	return n == strcspn(b, ":") && !strncasecmp(a, b, n);
+	return !template_ref_parse(a, &x) && !template_ref_parse(b, &y) && str_eq(x.name, y.name);
+}
+
+bool snap_is_named(const struct snap *s, const char *ref)
+{
+	bool is = snap_same_template(s->id, ref);
+
+	for (size_t k = 0; k < s->names.n && !is; k++)
+		is = snap_same_template(s->names.v[k], ref);
+	return is;
 }
 
 struct snap *snap_named(struct sandbox_core *core, const struct account *a, const char *ref)
 {
 	list_for_each(n, &core->snapshots) {
 		struct snap *s = list_entry(n, struct snap, node);
-		bool is = snap_same_template(s->id, ref);
 
-		if (s->account != a || s->gone_boot_ms)
-			continue;
-		for (size_t k = 0; k < s->names.n && !is; k++)
-			is = snap_same_template(s->names.v[k], ref);
-		if (is)
+		if (s->account == a && !s->gone_boot_ms && snap_is_named(s, ref))
 			return s;
 	}
 	return NULL;

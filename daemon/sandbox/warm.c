@@ -13,6 +13,7 @@
 #include "daemon/sandbox/event.h"
 #include "daemon/sandbox/extend.h"
 #include "daemon/sandbox/op.h"
+#include "daemon/sandbox/rules/rules.h"
 #include "daemon/sandbox/rules/tags.h"
 #include "daemon/sandbox/runner.h"
 #include "proto/base/buf.h"
@@ -437,8 +438,11 @@ static int make_one(struct warm_entry *e)
 /* A snapshot belongs to its owner, who must be the only uid that may claim sandboxes made from it. */
 static bool is_allowed_template(struct warm_entry *e, struct status *st)
 {
-	const struct snap *s = snap_named(e->core, e->account, e->conf.what.template_id);
+	const struct snap *s;
 
+	if (!rules_check_template("template", e->conf.what.template_id, st))
+		return false;
+	s = snap_named(e->core, e->account, e->conf.what.template_id);
 	if (!s || !s->ours || warm_is_for(&e->conf.claimers, s->uid))
 		return true;
 	status_set(st, R_FIELD_INVALID, "template %s is a snapshot of uid %u: uids must name that uid alone", e->conf.what.template_id,

@@ -7,6 +7,7 @@
 
 #include "proto/base/cc.h"
 #include "proto/cloud/model.h"
+#include "proto/cloud/template_ref.h"
 
 struct cursor {
 	int64_t at_us;
@@ -31,16 +32,5 @@ char *meta_filter_format(const struct cloud_kv *v, size_t n);
 must_check int meta_filter_parse(const char *param, struct cloud_kvs *ret);
 /* All pairs of the filter are in `metadata`. */
 bool meta_filter_match(const struct cloud_kvs *filter, const struct cloud_kvs *metadata);
-
-#define TEMPLATE_NAME_MAX 127u
-
-struct template_ref {
-	char space[TEMPLATE_NAME_MAX + 1];	/* "" = none given */
-	char name[TEMPLATE_NAME_MAX + 1];
-	char tag[TEMPLATE_NAME_MAX + 1];	/* "" = none given */
-};
-
-/* "[space/]name[:tag]", trimmed and lowered. 0 or -EINVAL. */
-must_check int template_ref_parse(const char *s, struct template_ref *ret);
 
 #endif

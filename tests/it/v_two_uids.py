@@ -573,7 +573,7 @@ def test_a_name_of_a_snapshot_is_its_makers(cloud, daemon):
         of_a, of_b = (text(c.get("SandboxService.Create")["id"]) for c in (a, b))
         snap = a.get("SnapshotService.Create", sandbox=of_a, name="shared")
         made = cloud.ledger.count("create")
-        for template in ("shared", "SHARED", "shared:default", text(snap["id"])):
+        for template in ("shared", "SHARED", "shared:default", text(snap["id"]), " shared", "shared\t", "\nshared\r\n", "team-a/Shared "):
             r = b("SandboxService.Create", template=template)
             assert r["error"][:2] == ["NOT_FOUND", "TEMPLATE_NOT_FOUND"], (template, r)
         assert cloud.ledger.count("create") == made, "nothing was asked of the cloud"
@@ -582,7 +582,10 @@ def test_a_name_of_a_snapshot_is_its_makers(cloud, daemon):
             assert r["error"][1] == "TEMPLATE_NOT_FOUND"
             r = b("SandboxService.Create", request_id=request_id)
             assert r["error"][1] == "REQUEST_ID_REUSED", (template, r)
-        for name in ("shared", "Shared"):
+        for template in ("shared\u00a0", "\u2003shared", "\u017fhared"):      # which a cloud may trim, and fold into an s
+            assert b("SandboxService.Create", template=template)["error"][1] == "FIELD_INVALID", template
+            assert b("SnapshotService.Create", sandbox=of_b, name=template)["error"][1] == "FIELD_INVALID", template
+        for name in ("shared", "Shared", " shared", "shared\t"):
             r = b("SnapshotService.Create", sandbox=of_b, name=name)
             assert r["error"][:2] == ["ALREADY_EXISTS", "NAME_EXISTS"] and str(A) not in json.dumps(r)
         assert b.get("SnapshotService.List").get("snapshots", []) == []

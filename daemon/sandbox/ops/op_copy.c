@@ -331,6 +331,8 @@ int sandbox_snapshot_create(struct sandbox_core *core, const struct sandbox_call
 	if (!a.bad && strlen(a.name) > NAME_MAX_BYTES) {
 		status_field(&a.why, "name", "has at most %u bytes", NAME_MAX_BYTES);
 		a.bad = true;
+	} else if (!a.bad && a.name[0] && !rules_check_template("name", a.name, &a.why)) {
+		a.bad = true;
 	}
 	return op_new(core, &snapshot_kind, call, &a, (union op_done){ .snapshot = done }, ret);
 }

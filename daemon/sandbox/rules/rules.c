@@ -7,6 +7,7 @@
 #include "daemon/sandbox/rules/pairs.h"
 #include "proto/base/str.h"
 #include "proto/cloud/netrules.h"
+#include "proto/cloud/template_ref.h"
 
 #define LOWER_DIGITS "abcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -79,6 +80,16 @@ static bool check_pairs(const char *field, const struct cloud_kvs *kvs, bool res
 	return true;
 }
 
+bool rules_check_template(const char *field, const char *s, struct status *st)
+{
+	struct template_ref ref;
+
+	if (!template_ref_parse(s, &ref))
+		return true;
+	status_field(st, field, "must be an id or [namespace/]name[:tag] of letters, digits, - and _, in a tag also dots");
+	return false;
+}
+
 bool rules_check_create(const struct sandbox_create *c, struct status *st)
 {
 	uint32_t s;
@@ -98,6 +109,8 @@ bool rules_check_create(const struct sandbox_create *c, struct status *st)
 		status_field(st, "sandbox_timeout", "must be at most 30 days");
 		return false;
 	}
+	if (!str_is_empty(c->what.template_id) && !rules_check_template("template", c->what.template_id, st))
+		return false;
 	return check_pairs("metadata", &c->what.metadata, true, st) &&
 	       check_pairs("envs", &c->what.envs, false, st);
 }

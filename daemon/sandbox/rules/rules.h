@@ -18,6 +18,9 @@
 bool rules_name_is_valid(const char *s);
 bool rules_looks_like_id(const char *s);	/* ^[a-z0-9]+$, at most 64 */
 bool rules_request_id_is_valid(const char *s);	/* 1..128 printable bytes */
+/* A reference to a template, or a name to be given to one. The cloud trims and folds more letters than any comparison here, so what is
+ * of another alphabet is refused: it could be another uid's snapshot. False with status FIELD_INVALID. */
+bool rules_check_template(const char *field, const char *s, struct status *st);
 /* NULL or "" = none, which is fine; false with status FIELD_INVALID. */
 bool rules_check_request_id(const char *s, struct status *st);
 
