@@ -180,6 +180,16 @@ static void on_unsent(struct attempt *a, const struct status *st)
 	attempt_post_after(a, MAX(wait, (uint64_t)st->retry_after_ms), st);
 }
 
+static void lost(struct attempt *a, const struct cloud_result *r)
+{
+	a->lost = r->status;
+	/* A 502 or 503 may be a proxy's that gave up while the cloud goes on: that is no answer of the cloud. */
+	a->answered = r->http_status >= 500 && !r->retry_later && !r->repeated && a->posts == 1;
+	log_warn("attempt_unknown", "what=%s seq=%llu sandbox=%s uid=%u req=%s text=%s", a->what, (unsigned long long)a->seq, a->source,
+		 owner_uid(a->uid), a->req_tag, log_q(r->status.text));
+	attempt_resolve(a);
+}
+
 static void attempt_record(struct attempt *a);
 
 void attempt_posted(struct attempt *a, struct cloud_result *r)
@@ -188,6 +198,11 @@ void attempt_posted(struct attempt *a, struct cloud_result *r)
 	a->posts += r->posts > 1 ? r->posts - 1 : 0;	/* the pool repeated so many */
 	switch (r->outcome) {
 	case CLOUD_DONE:
+		if (a->kind->names_another(a, r)) {
+			status_set(&r->status, R_BAD_CLOUD_REPLY, "the cloud's answer to the %s names another one", a->what);
+			lost(a, r);
+			return;
+		}
 		a->kind->take(a, r);
 		attempt_record(a);
 		return;
@@ -198,13 +213,7 @@ void attempt_posted(struct attempt *a, struct cloud_result *r)
 		a->kind->refused(a, r);
 		return;
 	case CLOUD_UNKNOWN:
-		a->lost = r->status;
-		/* A 502 or 503 may be a proxy's that gave up while the cloud goes on: that is no answer of the cloud. */
-		a->answered = r->http_status >= 500 && !r->retry_later && !r->repeated && a->posts == 1;
-		log_warn("attempt_unknown", "what=%s seq=%llu sandbox=%s uid=%u req=%s text=%s",
-			 a->what, (unsigned long long)a->seq, a->source, owner_uid(a->uid), a->req_tag,
-			 log_q(r->status.text));
-		attempt_resolve(a);
+		lost(a, r);
 		return;
 	}
 }

@@ -73,6 +73,8 @@ struct attempt_kind {
 	void (*del_intent)(struct store_tx *t, uint64_t seq);
 	/* Sends the POST, whose end has to call attempt_posted(). NULL without memory. */
 	struct cloud_call *(*post)(struct attempt *a);
+	/* Does the answer name what was there before the POST, or is another request's? Then it tells nothing of what was made. */
+	bool (*names_another)(struct attempt *a, const struct cloud_result *r);
 	/* Takes what was made out of the answer. */
 	void (*take)(struct attempt *a, struct cloud_result *r);
 	void (*refused)(struct attempt *a, const struct cloud_result *r);

@@ -365,6 +365,13 @@ static void on_posted(struct cloud_result *r, void *user)
 	attempt_posted(attempt_from(user), r);
 }
 
+static bool copy_names_another(struct attempt *a, const struct cloud_result *r)
+{
+	const struct copy *c = copy_from(a);
+
+	return c->kind->names_another(c, r);
+}
+
 static void copy_take(struct attempt *a, struct cloud_result *r)
 {
 	struct copy *c = copy_from(a);
@@ -502,6 +509,7 @@ static bool makes(struct attempt *a, const char *id)
 static const struct attempt_kind protocol = {
 	.del_intent = store_tx_del_copy,
 	.post = copy_post,
+	.names_another = copy_names_another,
 	.take = copy_take,
 	.refused = refused,
 	.record = copy_record,

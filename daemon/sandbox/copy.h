@@ -43,6 +43,7 @@ struct copy_kind {
 	/* Takes what was made out of the answer. */
 	void (*take)(struct copy *c, struct cloud_result *r);
 	/* As in attempt_kind. */
+	bool (*names_another)(const struct copy *c, const struct cloud_result *r);
 	int (*record)(struct copy *c, struct store_tx *t);
 	enum resolve_next (*resolve)(struct copy *c, struct cloud_result *r, uint64_t *ret_wait_ms);
 };
@@ -90,9 +91,9 @@ struct snap *snap_named(struct sandbox_core *core, const struct account *a, cons
 bool snap_name_is_taken(struct sandbox_core *core, const struct account *a, const struct principal *who,
 			const char *name, struct status *st);
 struct snap *snap_find(struct sandbox_core *core, const struct account *a, const char *id);
-/* Was it deleted after asked_boot_ms, so that a list asked for then may still have it? */
 /* Does `ref` name its template, by its id or one of its names? */
 bool snap_is_named(const struct snap *s, const char *ref);
+/* Was it deleted after asked_boot_ms, so that a list asked for then may still have it? */
 bool snap_is_gone_since(struct sandbox_core *core, const struct account *a, const char *id,
 			uint64_t asked_boot_ms);
 /* Takes over what the cloud said of a snapshot; a changed row goes into `t`. source, uid: of one that was made here, else NULL. */

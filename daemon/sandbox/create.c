@@ -154,6 +154,13 @@ static void on_posted(struct cloud_result *r, void *user)
 	attempt_posted(attempt_from(user), r);
 }
 
+static bool create_names_another(struct attempt *a, const struct cloud_result *r)
+{
+	const struct sandbox *b = core_find_any(a->core, a->account, r->sandbox->id);
+
+	return b && !str_eq(b->req_tag, a->req_tag);
+}
+
 static void create_take(struct attempt *a, struct cloud_result *r)
 {
 	must(r->sandbox);
@@ -528,6 +535,7 @@ static bool makes(struct attempt *a, const char *id)
 static const struct attempt_kind protocol = {
 	.del_intent = store_tx_del_intent,
 	.post = create_post,
+	.names_another = create_names_another,
 	.take = create_take,
 	.refused = refused,
 	.record = create_record,

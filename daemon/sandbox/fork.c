@@ -47,6 +47,34 @@ static struct cloud_call *fork_post(struct copy *c, const struct cloud_ask *ask)
 	return cloud_fork(c->att.account->cloud, c->att.source, c->count, c->timeout_s, ask);
 }
 
+/* Its caller may have met it in a list, and used it, before this answer. */
+static bool is_other(const struct copy *c, const char *id)
+{
+	const struct sandbox *b = core_find_any(c->att.core, c->att.account, id);
+
+	if (str_eq(id, c->att.source) || cloud_strs_has(&c->known, id))
+		return true;
+	return b && (b->ours || b->uid != c->att.uid);
+}
+
+static bool fork_names_another(const struct copy *c, const struct cloud_result *r)
+{
+	const struct cloud_children *k = r->children;
+
+	for (size_t i = 0; i < k->n; i++) {
+		const struct cloud_sandbox *s = k->v[i].sandbox;
+
+		if (!s)
+			continue;
+		if (is_other(c, s->id))
+			return true;
+		for (size_t j = 0; j < i; j++)
+			if (k->v[j].sandbox && str_eq(k->v[j].sandbox->id, s->id))
+				return true;
+	}
+	return false;
+}
+
 static void fork_take(struct copy *c, struct cloud_result *r)
 {
 	c->children = give(r->children);
@@ -219,6 +247,7 @@ const struct copy_kind copy_fork = {
 	.ask_known = ask_known,
 	.take_known = take_known,
 	.post = fork_post,
+	.names_another = fork_names_another,
 	.take = fork_take,
 	.record = fork_record,
 	.resolve = fork_resolve,

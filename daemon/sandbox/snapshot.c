@@ -26,6 +26,14 @@ static struct cloud_call *snapshot_post(struct copy *c, const struct cloud_ask *
 	return cloud_snapshot(c->att.account->cloud, c->att.source, c->name, ask);
 }
 
+/* A name that is given again keeps its snapshot's id. */
+static bool snapshot_names_another(const struct copy *c, const struct cloud_result *r)
+{
+	const struct snap *s = snap_find(c->att.core, c->att.account, r->snapshot->id);
+
+	return c->name[0] ? s && !snap_is_named(s, c->name) : s || cloud_strs_has(&c->known, r->snapshot->id);
+}
+
 static void snapshot_take(struct copy *c, struct cloud_result *r)
 {
 	c->snapshot = give(r->snapshot);
@@ -62,6 +70,7 @@ const struct copy_kind copy_snapshot = {
 	.ask_known = ask_known,
 	.take_known = take_known,
 	.post = snapshot_post,
+	.names_another = snapshot_names_another,
 	.take = snapshot_take,
 	.record = snapshot_record,
 	.resolve = snapshot_resolve,

@@ -597,6 +597,31 @@ def test_a_name_of_a_snapshot_is_its_makers(cloud, daemon):
         b.close()
 
 
+def test_an_answer_that_names_anothers_gives_nothing_away(cloud, daemon):
+    """G-1, G-2: what a create, fork or snapshot is answered with is no row of another uid, or of another request; what was made is
+    looked for in the lists."""
+    os.chmod(daemon.socket, 0o666)
+    a, b = Caller(daemon.socket, A), Caller(daemon.socket, B)
+    try:
+        of_a, of_b = (text(c.get("SandboxService.Create")["id"]) for c in (a, b))
+        snap = text(a.get("SnapshotService.Create", sandbox=of_a)["id"])
+        sandbox = {"sandboxID": of_a, "templateID": "base", "envdVersion": "0.6.13", "state": "running"}
+        answers = (("SandboxService.Create", "create", {}, sandbox), ("SandboxService.Fork", "fork", {"sandbox": of_b}, [{"sandbox": sandbox}]),
+                   ("SnapshotService.Create", "snapshot", {"sandbox": of_b}, {"snapshotID": snap, "names": []}))
+        for method, route, fields, body in answers:
+            sent = cloud.ledger.count(route)
+            cloud.fault(route, when="after", status=201, body=json.dumps(body).encode())
+            r = b.get(method, **fields)
+            assert of_a not in json.dumps(r) and snap not in json.dumps(r), (method, r)
+            assert cloud.ledger.count(route) == sent + 1
+        assert text(a.get("SandboxService.Get", sandbox=of_a)["id"]) == of_a and "error" in b("SandboxService.Get", sandbox=of_a)
+        assert [text(s["id"]) for s in a.get("SnapshotService.List")["snapshots"]] == [snap]
+        assert "names another one" in daemon.log()
+    finally:
+        a.close()
+        b.close()
+
+
 def test_a_relayed_request_tells_nothing_of_others(cloud):
     """G-1: at the gateway another uid's sandbox is the edge's 502 of an id that nobody has, with whatever is no secret of it."""
     port = free_port()
