@@ -121,12 +121,12 @@ static void answer_known(struct sandbox_op *op, enum sandbox_source source)
 	list_for_each(i, &op->core->snapshots) {
 		struct snap *s = list_entry(i, struct snap, node);
 
-		if (s->account == op->account && !s->gone_boot_ms && snap_may_see(&op->who, s) && !is_of_hidden(op) &&
+		if (s->account == op->account && !s->gone_boot_ms && snap_may_see(&op->who, s) &&
 		    (str_is_empty(op->id) || str_eq(op->id, s->source)) &&
 		    (!a->name[0] || has_name(s, a->name)))
 			v[n++] = s;
 	}
-	op_snapshots_answer(op, v, n, source);
+	op_snapshots_answer(op, v, is_of_hidden(op) ? 0 : n, source);
 	free(v);
 }
 
