@@ -280,6 +280,8 @@ int spool_push(struct spool *s, const struct record *r)
 	if (e < 0)
 		return e;
 	*spool_record_at(s, s->came.next++) = *r;
+	if (r->r.reason && !r->r.size_known)
+		s->gap[r->r.stream] = s->came.next;
 	spool_charge(s, SPOOL_RECORD_COST);
 	return 0;
 }
@@ -623,6 +625,14 @@ int spool_append(struct spool *s, enum spool_stream stream, const void *p, size_
 	return said ? said : e;
 }
 
+/* Is there a gap of unknown size at its end? More that is lost there is lost at the same place. */
+static bool ends_in_gap(const struct spool *s, enum spool_stream stream)
+{
+	uint64_t number = s->gap[stream];
+
+	return number > s->first && spool_record_at(s, number - 1)->r.offset == s->came.end[stream];
+}
+
 int spool_gap(struct spool *s, enum spool_stream stream, enum spool_reason reason, int64_t now_ms)
 {
 	struct record r = { .r = { .offset = s->came.end[stream], .time_ms = now_ms, .stream = (uint8_t)stream,
@@ -630,6 +640,8 @@ int spool_gap(struct spool *s, enum spool_stream stream, enum spool_reason reaso
 	int said = spool_flush(s), e;
 
 	note_lost_byte(s);
+	if (ends_in_gap(s, stream))
+		return said;
 	r.r.offset = s->came.end[stream];
 	e = push_gap(s, &r);
 	return e < 0 ? e : said;

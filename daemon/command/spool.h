@@ -90,7 +90,7 @@ must_check int spool_flush(struct spool *s);
 void spool_settle(struct spool *s);
 /* Would n more bytes drop some that came since the last spool_settle()? */
 bool spool_would_skip(const struct spool *s, size_t n);
-/* A hole of unknown size at the current end of the stream; flushes. */
+/* A hole of unknown size at the current end of the stream, which is one, also if it is said again; flushes. */
 must_check int spool_gap(struct spool *s, enum spool_stream stream, enum spool_reason reason,
 			 int64_t now_wall_ms);
 

@@ -62,6 +62,7 @@ struct spool {
 	struct spool_input input;
 	uint64_t dropped_at;	/* head.first_at as it is now: the file's is brought up in steps of PUNCH_BYTES */
 	uint64_t dropped[SPOOL_STREAMS];	/* head.start as it is now */
+	uint64_t gap[SPOOL_STREAMS];	/* number + 1 of its newest gap of unknown size; 0 = none */
 	uint64_t held;		/* bytes in records' `mem` */
 	bool failed;		/* the last write to the disk failed */
 	bool said;		/* output was lost, and the caller has got the error */

@@ -71,6 +71,7 @@ struct exec {
 	char *command_id;		/* once it started */
 	uint64_t from;			/* what is before is not passed on: a stream may be shorter */
 	uint64_t offsets[4];		/* next byte by stream, to go on from */
+	uint64_t gaps[4];		/* by stream: one past the offset of the last gap of unknown size that was told; 0 = none */
 	struct ab_attach_options how;	/* as the first attach was asked */
 	struct again again;
 	bool done;
@@ -238,6 +239,11 @@ static void on_gap(struct exec *x, const struct ab_command_event *ev)
 {
 	const char *name = ev->stream == AB_STDERR ? "error output" : "output";
 
+	if (!ev->size_known && (unsigned)ev->stream < ARRAY_SIZE(x->gaps)) {
+		if (x->gaps[ev->stream] == ev->offset + 1)	/* an attach from there tells it again */
+			return;
+		x->gaps[ev->stream] = ev->offset + 1;
+	}
 	if (ev->size_known)
 		say(x->cli, "warning: %llu bytes of %s are lost (%s)", (unsigned long long)ev->size, name,
 		    ev->reason);

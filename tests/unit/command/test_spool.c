@@ -286,6 +286,48 @@ TEST(unknown_holes_and_full_quotas_are_said)
 	drop_dir(dir);
 }
 
+/* Each death of the daemon adds one: a reader that goes on from there is told of the place once, and not of each. */
+TEST(gaps_at_one_place_are_one)
+{
+	struct spool_quota uid = { 0, 1 << 20 }, all = { 0, 1 << 20 };
+	uint64_t from[SPOOL_STREAMS] = { [SPOOL_STDOUT] = 2 };
+	struct spool_dir *dir = tmp_dir();
+	struct spool_pos pos;
+	struct spool_piece p;
+	struct spool *s;
+	char buf[64];
+
+	CHECK_INT(spool_new(dir, "c4", 1000, &uid, &all, &s), 0);
+	CHECK_INT(add(s, SPOOL_STDOUT, "ab", 2, 1), 0);
+	for (int i = 0; i < 3; i++) {
+		CHECK_INT(spool_gap(s, SPOOL_STDOUT, SPOOL_REATTACHED, 1), 0);
+		CHECK_INT(spool_gap(s, SPOOL_STDERR, SPOOL_REATTACHED, 1), 0);
+		spool_close(s);
+		CHECK_INT(spool_open(dir, "c4", 1000, &uid, &all, &s), 0);
+	}
+	CHECK_INT(add(s, SPOOL_STDERR, "e", 1, 1), 0);
+	CHECK_INT(spool_gap(s, SPOOL_STDERR, SPOOL_REATTACHED, 1), 0);
+	CHECK_INT(spool_gap(s, SPOOL_STDOUT, SPOOL_REATTACHED, 1), 0);
+	CHECK_INT(add(s, SPOOL_STDOUT, "cd", 2, 1), 0);
+	CHECK_INT(spool_gap(s, SPOOL_STDOUT, SPOOL_REATTACHED, 1), 0);
+	spool_seek(s, from, &pos);
+	CHECK_INT(spool_read(s, &pos, buf, 64, &p), 1);
+	CHECK(p.gap && p.stream == SPOOL_STDOUT && p.offset == 2);
+	CHECK_INT(spool_read(s, &pos, buf, 64, &p), 1);
+	CHECK(p.gap && p.stream == SPOOL_STDERR && p.offset == 0);
+	CHECK_INT(spool_read(s, &pos, buf, 64, &p), 1);
+	CHECK(!p.gap && p.stream == SPOOL_STDERR);
+	CHECK_INT(spool_read(s, &pos, buf, 64, &p), 1);
+	CHECK(p.gap && p.stream == SPOOL_STDERR && p.offset == 1);
+	CHECK_INT(spool_read(s, &pos, buf, 64, &p), 1);
+	CHECK(!p.gap && p.stream == SPOOL_STDOUT && p.size == 2);
+	CHECK_INT(spool_read(s, &pos, buf, 64, &p), 1);
+	CHECK(p.gap && p.stream == SPOOL_STDOUT && p.offset == 4);
+	CHECK_INT(spool_read(s, &pos, buf, 64, &p), 0);
+	spool_free(s);
+	drop_dir(dir);
+}
+
 TEST(random_traffic_against_a_plain_copy)
 {
 	static char out[3][1 << 20];
