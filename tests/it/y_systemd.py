@@ -132,18 +132,37 @@ def test_the_socket_outlives_the_service(running):
     assert running.run("stat", "-c", "%i", SOCKET).stdout == before
 
 
+LINES = "for i in $(seq 100); do echo line-$i; sleep 0.05; done; exit 7"
+
+
+def command(box, *args):
+    return subprocess.Popen(box.argv("agentboxctl", "-s", SOCKET, *args, user="inside"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
 @pytest.mark.parametrize("sig", ["KILL", "STOP"])
-def test_it_comes_back(running, sig):
-    """After kill -9, and when it hangs (the watchdog, of 2 s here): what it knew is there."""
+def test_it_comes_back(running, cloud, sig):
+    """After kill -9, and when it hangs (the watchdog, of 2 s here): what it knew is there, a stream goes on to its end with no line twice
+    and a word where some are lost, and a create of that moment makes one sandbox."""
     running.write("/run/systemd/system/agentboxd.service.d/fast.conf", "[Service]\nWatchdogSec=2\nRestartSec=100ms\n")
     running.run("systemctl", "daemon-reload")
     running.run("systemctl", "restart", "agentboxd")
     sandbox, pid = ctl(running, "create").stdout.strip(), running.main_pid()
+    stream = command(running, "exec", sandbox, "--", "sh", "-c", LINES)
+    begin = stream.stdout.readline()
     running.run("kill", "-" + sig, str(pid))
+    made = command(running, "create", "--name", "at-" + sig.lower(), "--request-id", "at-" + sig)
     until(lambda: running.show("agentboxd", "MainPID") not in ("0", str(pid)) and
           running.show("agentboxd", "ActiveState") == "active", 30, "the restart")
     assert sandbox in ctl(running, "ls").stdout
     assert sig != "STOP" or "Watchdog timeout" in running.journal()
+    out, err = stream.stdout.read(), stream.stderr.read()    # communicate() passes over what readline() has read ahead
+    stream.wait(60)
+    lines = [int(x) for x in re.findall(r"^line-(\d+)$", begin + out, re.M)]
+    assert stream.returncode == 7 and lines[0] == 1 and lines[-1] == 100 and lines == sorted(set(lines)), (lines, err)
+    assert err.count("warning: some output is lost") == (len(lines) < 100), (lines, err)
+    out, err = made.communicate(timeout=60)
+    assert made.returncode == 0 and ids(cloud).count(out.strip()) == 1, err
+    assert len([s for s in cloud.ledger.sandboxes if s.metadata.get("agentbox.name") == "at-" + sig.lower()]) == 1
 
 
 def test_a_wrong_configuration_is_not_tried_again(running):
