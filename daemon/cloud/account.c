@@ -174,6 +174,12 @@ void cloud_on_key_changed(struct cloud *c, void (*fn)(void *user), void *user)
 	c->key_user = user;
 }
 
+void cloud_on_date(struct cloud *c, void (*fn)(void *user, int64_t date_ms), void *user)
+{
+	c->on_date = fn;
+	c->date_user = user;
+}
+
 bool cloud_key_hash(const struct cloud *c, void (*sha256)(const void *p, size_t n, uint8_t ret[32]), uint8_t ret[32])
 {
 	if (c->key)

@@ -50,6 +50,8 @@ struct cloud {
 	struct status trust_why;
 	void (*on_key_changed)(void *user);
 	void *key_user;
+	void (*on_date)(void *user, int64_t date_ms);
+	void *date_user;
 	bool (*on_key_rejected)(struct cloud *c, void *user);
 	bool (*on_key_use)(struct cloud *c, void *user);
 	void *user;

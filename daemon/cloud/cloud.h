@@ -84,6 +84,8 @@ void cloud_on_key_changed(struct cloud *c, void (*fn)(void *user), void *user);
 void cloud_key_trust(struct cloud *c, enum cloud_trust trust, const struct status *why);
 /* False: there is none. */
 bool cloud_key_hash(const struct cloud *c, void (*sha256)(const void *p, size_t n, uint8_t ret[32]), uint8_t ret[32]);
+/* fn: an answer to a call says what time it is (Date); before the call's done. It begins and ends no call. NULL: nobody is told. */
+void cloud_on_date(struct cloud *c, void (*fn)(void *user, int64_t date_ms), void *user);
 /* For the connections from now on; not owned, as in the options. */
 void cloud_set_tls(struct cloud *c, struct tls_client *tls);
 /* The same of the proxy: both are heap and taken over, NULL as in the options. What is secret in it was learnt before, so that this cannot

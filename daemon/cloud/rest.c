@@ -104,6 +104,8 @@ static void on_over(struct defer *d, void *user)
 
 	must(c->magic == CALL_MAGIC);
 	list_del(&c->node);
+	if (c->result.date_ms && c->cloud->on_date)
+		c->cloud->on_date(c->cloud->date_user, c->result.date_ms);
 	c->ask.done(&c->result, c->ask.user);
 	loop_bury(c->cloud->loop, &c->grave, call_bury, c);
 }

@@ -8,6 +8,7 @@
 
 #include "daemon/auth/owner.h"
 #include "daemon/sandbox/core.h"
+#include "daemon/sandbox/runner.h"
 #include "daemon/sandbox/warm.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
@@ -38,6 +39,7 @@ void sandbox_core_set_plain_ports(struct sandbox_core *core, const char *account
 
 static void account_fini(struct account *a)
 {
+	account_clock_stop(a);
 	free(a->name);
 	free(a->default_user);
 	*a = (struct account){ 0 };
@@ -54,8 +56,7 @@ static int account_init(struct sandbox_core *core, unsigned index, const struct 
 	a->max_sandboxes = o->max_sandboxes;
 	a->proof.is_needless = o->is_own_cloud;
 	extend_init(&a->extensions);
-	a->cloud_minus_boot_ms = clock_wall_ms() - (int64_t)clock_boot_ms();
-	extend_clock_set(a);
+	account_clock_start(a);
 	if (text_set(&a->name, o->name) == 0 && text_set(&a->default_user, o->default_user) == 0)
 		return 0;
 	account_fini(a);

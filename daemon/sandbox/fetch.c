@@ -76,7 +76,6 @@ static void on_fetched(struct cloud_result *r, void *user)
 
 	must(f->magic == FETCH_MAGIC);
 	f->call = NULL;
-	account_saw_date(f->account, r->date_ms);
 	b = f->apart ? NULL : core_find(f->core, f->account, f->id);
 	if (r->outcome == CLOUD_DONE && r->sandbox) {
 		result.end = FETCH_ALIVE;

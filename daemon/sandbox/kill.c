@@ -122,7 +122,6 @@ static void on_deleted(struct cloud_result *r, void *user)
 
 	k->call = NULL;
 	FAILPOINT("kill.answered");
-	account_saw_date(k->sandbox->account, r->date_ms);
 	if (r->outcome == CLOUD_DONE) {
 		/* A 404 to the first DELETE: somebody else ended it, or its time was over. */
 		found = !r->not_found || r->repeated || k->maybe_done;

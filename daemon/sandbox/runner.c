@@ -61,16 +61,13 @@ struct runner {
 
 /* --- clocks --- */
 
-void account_saw_date(struct account *a, int64_t date_ms)
+static void on_date(void *user, int64_t date_ms)
 {
+	struct account *a = user;
 	const struct index_walk all = { .account = a };
+	int64_t now = date_ms + 500 - (int64_t)clock_boot_ms(), off = now - a->cloud_minus_boot_ms;
 	struct sandbox *b;
-	int64_t now, off;
 
-	if (!date_ms)
-		return;
-	now = date_ms + 500 - (int64_t)clock_boot_ms();
-	off = now - a->cloud_minus_boot_ms;
 	if (off <= DATE_SLACK_MS && off >= -DATE_SLACK_MS)
 		return;
 	a->cloud_minus_boot_ms = now;
@@ -82,6 +79,18 @@ void account_saw_date(struct account *a, int64_t date_ms)
 	for (b = index_behind(&all, NULL); b; b = index_next(&all, b))
 		if (b->runner)
 			runner_poke(b);
+}
+
+void account_clock_start(struct account *a)
+{
+	a->cloud_minus_boot_ms = clock_wall_ms() - (int64_t)clock_boot_ms();
+	extend_clock_set(a);
+	cloud_on_date(a->cloud, on_date, a);
+}
+
+void account_clock_stop(struct account *a)
+{
+	cloud_on_date(a->cloud, NULL, NULL);
 }
 
 int64_t account_cloud_now(const struct account *a)
@@ -402,7 +411,6 @@ static void on_read(struct cloud_result *r, void *user)
 	struct account *a = b->account;
 
 	k->call = NULL;
-	account_saw_date(a, r->date_ms);
 	if (r->outcome == CLOUD_DONE && r->sandbox) {
 		sandbox_seen_since(a->core, b, r->sandbox, (uint64_t)k->asked_at_ms);
 		if (b->state == SANDBOX_RUNNING &&
@@ -446,7 +454,6 @@ static void on_refreshed(struct cloud_result *r, void *user)
 	k->is_limited = r->outcome != CLOUD_DONE && r->status.reason == R_RATE_LIMITED;
 	if (!k->is_limited)
 		extend_turn_end(&k->turn);
-	account_saw_date(k->sandbox->account, r->date_ms);
 	tally_add(&runner_core(k)->totals.renewals, &r->status);
 	if (r->outcome == CLOUD_DONE || r->not_found ||
 	    (r->outcome == CLOUD_REFUSED && r->http_status == 400)) {
@@ -505,7 +512,6 @@ static void on_end_set(struct cloud_result *r, void *user)
 	int64_t left_ms;
 
 	k->call = NULL;
-	account_saw_date(k->sandbox->account, r->date_ms);
 	if (is_too_much) {
 		/* The cloud does not give so much: its own end is shown from now on. */
 		if (text_set(&k->sandbox->warning, r->status.text) < 0)

@@ -35,8 +35,10 @@ bool runner_would_keep(const struct sandbox *b, int64_t *ret_left_ms);
 /* NULL is fine; stops what is under way. Returns NULL. */
 struct runner *runner_free(struct sandbox *b);
 
-/* Sets the cloud's clock by a Date header; 0 = there was none. Steps of the local wall clock do not change it. */
-void account_saw_date(struct account *a, int64_t date_ms);
+/* The cloud's clock is ours until an answer to any call of the account says what time it is there (Date). Steps of the local wall clock do
+ * not change it. */
+void account_clock_start(struct account *a);
+void account_clock_stop(struct account *a);
 /* The cloud's wall clock now. Ends are compared with it, never with the local one. */
 int64_t account_cloud_now(const struct account *a);
 

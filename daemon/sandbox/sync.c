@@ -321,7 +321,6 @@ static void sync_on_list(struct cloud_result *r, void *user)
 	struct status st = r->status;
 
 	g->call = NULL;
-	account_saw_date(g->account, r->date_ms);
 	if (r->outcome != CLOUD_DONE || !r->list) {
 		list_failed(g, &st);
 		return;

@@ -147,7 +147,6 @@ static void on_looked(struct cloud_result *r, void *user)
 	struct status st;
 
 	s->call = NULL;
-	account_saw_date(s->sandbox->account, r->date_ms);
 	if (r->outcome == CLOUD_DONE && r->sandbox) {
 		enum cloud_state state = r->sandbox->state;
 
@@ -193,7 +192,6 @@ static void on_asked(struct cloud_result *r, void *user)
 
 	s->call = NULL;
 	FAILPOINT("transition.answered");
-	account_saw_date(s->sandbox->account, r->date_ms);
 	if (r->outcome == CLOUD_DONE) {
 		if (r->sandbox) {
 			s->sandbox->token_known = true;

@@ -33,6 +33,8 @@ struct cloud {
 	struct list calls;
 	unsigned run;
 	uint64_t failed_at_ms, ok_at_ms;
+	void (*on_date)(void *user, int64_t date_ms);
+	void *date_user;
 };
 
 struct cloud_call {
@@ -213,6 +215,8 @@ static void answer(struct fake_request *q)
 	tell_over(q, q->result.outcome);
 	q->call = NULL;
 	list_del(&k->node);
+	if (q->result.date_ms && k->cloud->on_date)
+		k->cloud->on_date(k->cloud->date_user, q->result.date_ms);
 	k->done(&q->result, k->user);
 	free(k);
 	drop_answer(&q->result);
@@ -678,6 +682,12 @@ bool cloud_extend_rate(const struct cloud *c, struct cloud_rate *ret)
 
 void cloud_on_key_changed(struct cloud *c, void (*fn)(void *user), void *user)
 {
+}
+
+void cloud_on_date(struct cloud *c, void (*fn)(void *user, int64_t date_ms), void *user)
+{
+	c->on_date = fn;
+	c->date_user = user;
 }
 
 void cloud_key_trust(struct cloud *c, enum cloud_trust trust, const struct status *why)

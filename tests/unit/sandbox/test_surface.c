@@ -798,4 +798,44 @@ TEST(templates_that_are_not_listed)
 	world_free(&w);
 }
 
+/* The cloud's clock steps back, and the next answer says so. */
+static void step(struct world *w)
+{
+	w->fake->clock_offset_ms -= 60000;
+}
+
+static void check_clock(struct world *w)
+{
+	int64_t off = account_cloud_now(&w->core->accounts[0]) - fake_now(w->fake);
+
+	CHECK(off > -2500 && off < 2500);
+}
+
+/* Whatever was asked, the answer's Date counts: an age or an end by a wrong clock is wrong by as much. */
+TEST(any_answer_tells_what_time_it_is)
+{
+	struct answer a, b;
+	struct world w;
+
+	world_new(&w);
+	step(&w);
+	b = make(&w);
+	check_clock(&w);
+	step(&w);
+	begin_connect(&w, &a, b.id, 60000);
+	wait_for(&w, &a);
+	check_clock(&w);
+	step(&w);
+	a = do_refresh(&w, b.id, 15000);
+	CHECK(status_ok(&a.st));
+	check_clock(&w);
+	step(&w);
+	CHECK(do_pause(&w, b.id).yes);
+	check_clock(&w);
+	step(&w);
+	CHECK(do_kill(&w, &alice, b.id).yes);
+	check_clock(&w);
+	world_free(&w);
+}
+
 TEST_MAIN()
