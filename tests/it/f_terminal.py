@@ -60,6 +60,19 @@ def shell(d, box, *options):
     return t
 
 
+@pytest.mark.parametrize("text", ["", "in a line", "of lines\n", "ctrl-p and ctrl-q: \x10\x11 are two letters\n"])
+def test_input_that_is_no_terminal(d, box, text):
+    """exec -it in a script: what comes is typed, and its end is Ctrl-D; it does not wait for more."""
+    p = subprocess.Popen([harness.AGENTBOXCTL, "-s", d.socket, "exec", "-it", box, "--", "sh", "-c",
+                          "stty -echo -ixon; stty size; echo ready; cat >/tmp/typed; test -t 0 && exit 5"],
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert [p.stdout.readline() for _ in range(2)] == [b"24 80\r\n", b"ready\r\n"]
+    p.stdin.write(text.encode())
+    p.stdin.close()
+    assert (p.stdout.read(), p.wait(WAIT_S)) == (b"", 5)
+    assert d.ctl("cat", box + ":/tmp/typed").stdout == text
+
+
 def test_a_shell_and_its_size(d, box):
     t = shell(d, box)
     t.type("stty size\n")

@@ -22,6 +22,7 @@
 #define INPUT_BYTES (64u * 1024)
 #define KEPT_BYTES  (512u * 1024)	/* at least what fits into a stream */
 #define KEYS_MAX    16u
+#define END_OF_FILE 4			/* ctrl-d: VEOF of a new terminal */
 
 static const struct opt cmd_exec_opts[] = {
 	OPT('i', "interactive", OPT_FLAG, interactive, NULL, "pass standard input on"),
@@ -82,7 +83,7 @@ struct exec {
 	size_t kept_n, kept_put;	/* of them: on the stream that is open */
 	uint64_t kept_at;		/* the first one's place in the input */
 	size_t in_at, in_n;
-	bool in_eof;
+	bool in_eof, in_line;		/* in_line: what was read last does not end a line */
 };
 
 /* --- output --- */
@@ -157,12 +158,16 @@ static void on_exited(struct exec *x, const struct ab_command_result *r)
 		say(x->cli, "warning: process %u of it is still running", r->survivors[i]);
 }
 
+static bool is_on_terminal(const struct args *a)
+{
+	return a->tty && a->interactive && isatty(STDIN_FILENO);
+}
+
 static void on_started(struct exec *x, const struct ab_command *c)
 {
 	const struct args *a = &x->cli->args;
 	const struct ab_command_ref ref = { .command_id = c->command_id };
-	bool terminal = x->attached ? x->ours && c->pty && c->running && isatty(STDIN_FILENO)
-				    : a->tty && a->interactive;
+	bool terminal = x->attached ? x->ours && c->pty && c->running && isatty(STDIN_FILENO) : is_on_terminal(a);
 
 	if (x->command_id)
 		return;		/* an attach says it again */
@@ -340,6 +345,13 @@ static void find_keys(struct exec *x)
 	x->in_n = to;
 }
 
+/* Its terminal has no other end of input than the character for it, of which one that stands in a line only passes that on. */
+static void type_end(struct exec *x)
+{
+	memset(x->in, END_OF_FILE, 2);
+	x->in_n = x->in_line ? 2 : 1;
+}
+
 static void input_read(struct exec *x)
 {
 	ssize_t n = read(STDIN_FILENO, x->in, INPUT_BYTES - KEYS_MAX);
@@ -351,6 +363,10 @@ static void input_read(struct exec *x)
 	x->in_eof = n <= 0;
 	x->in_at = 0;
 	x->in_n = n > 0 ? (size_t)n : 0;
+	if (x->in_n)
+		x->in_line = x->in[x->in_n - 1] != '\n';
+	else if (!x->is_terminal && x->cli->args.tty)
+		type_end(x);
 	if (x->is_terminal && x->n_keys)
 		find_keys(x);
 }
@@ -553,7 +569,7 @@ static int start(struct exec *x)
 	int r = prepare(x);
 
 	/* what can be left running must not end with us; a signal to us still ends it */
-	o.detach = a->tty && a->interactive;
+	o.detach = is_on_terminal(a);
 	if (r == 0)
 		r = ab_command_run_start(x->cli->client, &o, NULL, &x->stream);
 	if (r < 0)
