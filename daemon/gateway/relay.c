@@ -178,8 +178,8 @@ static void count_bytes(struct gateway_relay *rl)
 	rl->counted_down = rl->join.down;
 }
 
-/* An error that may be the edge's or the agent's word about the sandbox itself. False: its short body is not all here yet. */
-static bool look_at_error(struct gateway_relay *rl, const struct http_stream *y)
+/* An answer may say something of the sandbox itself. False: it is an error, whose short body is not all here yet. */
+static bool look_at_answer(struct gateway_relay *rl, const struct http_stream *y)
 {
 	const char *length = fields_get(http_stream_head(y), "content-length");
 	unsigned status = http_stream_status(y);
@@ -188,6 +188,10 @@ static bool look_at_error(struct gateway_relay *rl, const struct http_stream *y)
 	uint64_t size;
 	size_t n;
 
+	if (rl->is_asleep && status != 502) {
+		rl->is_asleep = false;
+		tell_core(rl, SANDBOX_SAW_AWAKE);
+	}
 	rl->looked = status != 502 && (status != 401 || rl->to.port != ENVD_PORT);
 	if (rl->looked || !length || str_u64(length, strlen(length), ERROR_MAX, &size) < 0)
 		return rl->looked = true;
@@ -258,7 +262,7 @@ static void pump(struct gateway_relay *rl)
 		leave(rl);
 	else if (!y && failure)
 		fail(rl, failure);
-	else if (y && (rl->looked || !http_stream_head(y) || look_at_error(rl, y)))
+	else if (y && (rl->looked || !http_stream_head(y) || look_at_answer(rl, y)))
 		join(rl, y);
 }
 

@@ -605,7 +605,8 @@ bool sandbox_glance_search(struct sandbox_core *core, unsigned most, sandbox_gla
 enum sandbox_evidence {
 	SANDBOX_SAW_ABSENT,	/* 502 "sandbox not found" of the edge */
 	SANDBOX_SAW_REFUSED,	/* 401/403 of the agent: token wrong or rotated */
-	SANDBOX_SAW_LOST,		/* no connection, or a stream that ended without its end marker */
+	SANDBOX_SAW_LOST,	/* no connection, or a stream that ended without its end marker */
+	SANDBOX_SAW_AWAKE,	/* it answers, and its row says that it is paused */
 };
 /* Something about a sandbox does not fit "running": asks the control plane and says what is true.
  * OK = it says running (target with a fresh token: try again, or report your own failure as a

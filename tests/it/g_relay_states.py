@@ -84,6 +84,7 @@ def test_paused_and_resumed_by_the_cloud(real):
     absent(health(real, box), box)
     assert state(real, box) == "paused"
     assert real.run(box, "echo hi")[1] == b"hi\n"
+    until(lambda: known(real, box) == "running", 5, "the row to say so", real.daemon)
     assert state(real, box) == "running"
 
 
