@@ -352,8 +352,11 @@ int conf_set(struct conf *c, enum conf_origin origin, const char *section, const
 
 /* --- the file --- */
 
+#define SECTION_BYTES 64u
+
 struct reading {
 	struct conf *c;
+	bool skips;	/* the keys of a section that there is not */
 	int error;
 };
 
@@ -386,29 +389,45 @@ static bool instance_is_good(const char *section, const char *instance)
 	return *instance && strlen(instance) <= 64 && !strpbrk(instance, " \t/");
 }
 
-static void on_value(void *user, unsigned line, const char *header, const char *key, const char *value)
+/* The section of "section instance"; returns the instance, "" = none. */
+static const char *split_header(const char *header, char ret_section[SECTION_BYTES])
+{
+	const char *blank = strchr(header, ' '), *instance = blank ? blank + 1 : "";
+
+	snprintf(ret_section, SECTION_BYTES, "%.*s", blank ? (int)(blank - header) : (int)SECTION_BYTES - 1, header);
+	return instance + strspn(instance, " ");
+}
+
+static void on_section(void *user, unsigned line, const char *header)
 {
 	struct reading *r = user;
-	char section[64];
-	const char *blank = strchr(header, ' '), *instance = blank ? blank + 1 : "";
-	const struct conf_key *k;
+	char section[SECTION_BYTES];
+	const char *instance = split_header(header, section);
 
-	snprintf(section, sizeof(section), "%.*s", blank ? (int)(blank - header) : 63, header);
-	instance += strspn(instance, " ");
-	if (!*section) {
-		conf_problem(r->c, "%s:%u: %s stands before the first [section]", r->c->file, line, key);
-		return;
-	}
-	if (!is_section(section)) {
+	r->skips = true;
+	if (!is_section(section))
 		conf_problem(r->c, "%s:%u: there is no section [%s]", r->c->file, line, header);
-		return;
-	}
-	if (takes_instance(section) ? !instance_is_good(section, instance) : *instance != 0) {
+	else if (takes_instance(section) ? !instance_is_good(section, instance) : *instance != 0)
 		conf_problem(r->c, "%s:%u: [%s]: write [%s%s]", r->c->file, line, header, section,
 			     str_eq(section, "uid")	? " USER"
 			     : str_eq(section, "policy") ? "], [policy template:NAME] or [policy uid:USER"
 			     : takes_instance(section) ? " NAME"
 						       : "");
+	else
+		r->skips = false;
+}
+
+static void on_value(void *user, unsigned line, const char *header, const char *key, const char *value)
+{
+	struct reading *r = user;
+	char section[SECTION_BYTES];
+	const char *instance = split_header(header, section);
+	const struct conf_key *k;
+
+	if (r->skips)
+		return;
+	if (!*section) {
+		conf_problem(r->c, "%s:%u: %s stands before the first [section]", r->c->file, line, key);
 		return;
 	}
 	k = find_key(section, key);
@@ -423,8 +442,8 @@ static void on_value(void *user, unsigned line, const char *header, const char *
 int conf_read_text(struct conf *c, const char *name, struct conf_text text)
 {
 	struct reading reading = { .c = c };
-	struct ini_input in = { .p = text.p, .n = text.n, .value = on_value, .problem = on_problem,
-				.user = &reading };
+	struct ini_input in = { .p = text.p, .n = text.n, .begin = on_section, .value = on_value,
+				.problem = on_problem, .user = &reading };
 	int r;
 
 	c->file = name;

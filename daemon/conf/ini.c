@@ -77,6 +77,17 @@ static void add_to_value(struct ini_input *in, const char *p, size_t n)
 	}
 }
 
+/* inih tells of a section with its first key. */
+static void begin_section(struct ini_input *in, const char *p)
+{
+	char name[INI_LINE_MAX_BYTES + 1];
+	size_t n = strcspn(p, "]");
+
+	memcpy(name, p, n);
+	name[n] = 0;
+	in->begin(in->user, in->line, name);
+}
+
 /* One line of the text into inih's buffer. A bad line is reported; it, and one that goes on with a value, is empty for inih. */
 static char *next_line(char *out, int cap, void *stream)
 {
@@ -102,6 +113,8 @@ static char *next_line(char *out, int cap, void *stream)
 		in->goes_on = false;
 		n = 0;
 	}
+	if (n && p[0] == '[')
+		begin_section(in, p + 1);
 	memcpy(out, p, n);
 	out[n] = '\n';
 	out[n + 1] = 0;

@@ -13,11 +13,12 @@
 #define INI_LINE_MAX_BYTES 190u	/* inih's own buffer, less its terminator and a margin */
 #define INI_VALUE_MAX	   8191u
 
-/* Set by the caller: p, n, value, problem, user. All else is zero. */
+/* Set by the caller: p, n, begin, value, problem, user. All else is zero. */
 struct ini_input {
 	const char *p;
 	size_t n;
 	unsigned line;		/* of what a callback is about */
+	void (*begin)(void *user, unsigned line, const char *section);	/* also of one without keys */
 	void (*value)(void *user, unsigned line, const char *section, const char *key, const char *value);
 	void (*problem)(void *user, unsigned line, const char *what);
 	void *user;

@@ -24,6 +24,14 @@ static void fuzz_conf_value(void *user, unsigned line, const char *section, cons
 	s->last = line;
 }
 
+static void fuzz_conf_section(void *user, unsigned line, const char *section)
+{
+	struct seen *s = user;
+
+	must(line > s->last && line <= s->lines);
+	must(strlen(section) < INI_LINE_MAX_BYTES && !strchr(section, '\n'));
+}
+
 static void fuzz_conf_problem(void *user, unsigned line, const char *what)
 {
 	struct seen *s = user;
@@ -35,7 +43,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
 	const char *text = (const char *)p;
 	struct seen seen = { .lines = 1 };
-	struct ini_input in = { .p = text, .n = n, .value = fuzz_conf_value, .problem = fuzz_conf_problem, .user = &seen };
+	struct ini_input in = { .p = text, .n = n, .begin = fuzz_conf_section, .value = fuzz_conf_value,
+				.problem = fuzz_conf_problem, .user = &seen };
 	struct conf *c;
 
 	for (size_t i = 0; i < n; i++)

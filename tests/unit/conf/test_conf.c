@@ -77,12 +77,14 @@ TEST(all_problems_at_once_with_their_lines)
 		"f.conf:3: there is no key hystory in [daemon]",
 		"f.conf:4: the line is neither [section], key = value nor a comment",
 		"f.conf:5: [daemon] kill_grace: \"2h\" is out of range: from 0s to 3600s",
-		"f.conf:7: there is no section [deamon]",
-		"f.conf:9: [uid -me]: write [uid USER]",
+		"f.conf:6: there is no section [deamon]",
+		"f.conf:8: [uid -me]: write [uid USER]",
 		"f.conf:11: [account x] api_url: \"ftp://x\" does not begin",
 		"f.conf:13: [account x] domain: is given twice, first in line 12",
 		"f.conf:14: the line is too long; a value may go on in the next line after a \\",
 		"f.conf:15: the line begins a section but has no ]",
+		"f.conf:16: there is no section [acount]",
+		"f.conf:17: [account ]: write [account NAME]",
 	};
 	char text[2000], longest[400];
 	struct conf *c;
@@ -92,7 +94,7 @@ TEST(all_problems_at_once_with_their_lines)
 	snprintf(text, sizeof(text),
 		 "[daemon]\nhistory = 5\nhystory = 5m\nnonsense\nkill_grace = 2h\n[deamon]\nx = y\n"
 		 "[uid -me]\nmax_streams = 4\n[account x]\napi_url = ftp://x\ndomain = a\ndomain = b\n"
-		 "domain = %s\n[pool\n", longest);
+		 "domain = %s\n[pool\n[acount]\n[account ]\n", longest);
 	c = read_text(text);
 	for (size_t i = 0; i < ARRAY_SIZE(want); i++)
 		if (!strstr(conf_errors(c), want[i])) {
