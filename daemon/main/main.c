@@ -88,10 +88,23 @@ static int print_defaults(void)
 
 	buf_init(&out, 0);
 	r = conf_print_defaults(&out);
-	if (!r && fwrite(buf_data(&out), 1, buf_len(&out), stdout) != buf_len(&out))
-		r = -EIO;
+	if (!r)
+		r = buf_put(&out, "", 1);
+	if (!r)
+		r = fd_print("agentboxd", (const char *)buf_data(&out));
 	buf_fini(&out);
-	return r || fflush(stdout) ? 1 : 0;
+	return r < 0;
+}
+
+/* Not the empty one, which would mean the default, or the folder that the caller is in. */
+static bool has_no_value(int option)
+{
+	if (!optarg || *optarg)
+		return false;
+	for (const struct option *o = options; o->name; o++)
+		if (o->val == option)
+			fprintf(stderr, "agentboxd: --%s needs a value\n", o->name);
+	return true;
 }
 
 /* -1 = go on, else the exit code. */
@@ -100,6 +113,8 @@ static int parse_args(int argc, char **argv, struct conf *c, struct args *ret)
 	int o, r = 0;
 
 	while (!r && (o = getopt_long(argc, argv, "c:s:Vh", options, NULL)) != -1) {
+		if (has_no_value(o))
+			return APP_EXIT_USAGE;
 		switch (o) {
 		case 'c':
 			ret->config = optarg;
@@ -131,11 +146,9 @@ static int parse_args(int argc, char **argv, struct conf *c, struct args *ret)
 			ret->other_host = true;
 			break;
 		case 'V':
-			puts("agentboxd " AB_VERSION);
-			return 0;
+			return fd_print("agentboxd", "agentboxd " AB_VERSION "\n") < 0;
 		case 'h':
-			fputs(help, stdout);
-			return 0;
+			return fd_print("agentboxd", help) < 0;
 		default:
 			fputs("agentboxd: try --help\n", stderr);
 			return APP_EXIT_USAGE;

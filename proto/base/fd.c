@@ -131,6 +131,15 @@ int fd_write_all(int fd, const void *p, size_t n)
 	return 0;
 }
 
+int fd_print(const char *program, const char *text)
+{
+	int r = fd_write_all(STDOUT_FILENO, text, strlen(text));
+
+	if (r < 0)
+		fprintf(stderr, "%s: cannot write the output: %s\n", program, strerrordesc_np(-r));
+	return r;
+}
+
 int fd_write_file(int dir_fd, const char *path, const void *p, size_t n, mode_t mode)
 {
 	char tmp[PATH_MAX];

@@ -27,6 +27,8 @@ must_check int fd_read_file(int dir_fd, const char *path, size_t max, char **ret
 must_check int fd_write_file(int dir_fd, const char *path, const void *p, size_t n, mode_t mode);
 /* All of it, blocking. */
 must_check int fd_write_all(int fd, const void *p, size_t n);
+/* The same to standard output, for what a program was started to print. What fails is told on standard error. 0 or -errno. */
+must_check int fd_print(const char *program, const char *text);
 /* mkdir -p with this mode for what is created. */
 must_check int fd_mkdirs(const char *path, mode_t mode);
 

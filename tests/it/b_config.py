@@ -8,6 +8,7 @@ import pytest
 
 import harness
 from b_json import check
+from conftest import built
 
 
 @pytest.fixture
@@ -50,6 +51,28 @@ def test_a_file_that_changed_is_said(host):
     assert host.conf_path + " is another than what the daemon runs with" in host.ctl("config", "show").stderr
     r = host.ctl("config", "show", "no-such", check=False)
     assert r.returncode == 1 and 'there is no section "no-such"' in r.stderr
+
+
+@pytest.mark.parametrize("program, option", [("AGENTBOXD", o) for o in ("--version", "--help", "--print-config")] +
+                         [("AGENTBOX_LOCAL", o) for o in ("--version", "--help")] + [("AGENTBOXCTL", o) for o in ("--version", "--help")])
+def test_what_is_printed_is_printed_or_it_failed(program, option):
+    argv = [getattr(harness, program), option]
+    built(argv[0])
+    with open("/dev/full", "w", encoding="ascii") as full:
+        r = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert r.returncode > 0 and "cannot write the output: No space left on device" in r.stderr
+    assert subprocess.run(argv, capture_output=True, check=True).stdout
+
+
+@pytest.mark.parametrize("program, options", [("AGENTBOXD", ("--socket", "--state-dir", "--config", "--log-level", "--restore")),
+                                              ("AGENTBOX_LOCAL", ("--listen", "--tls-listen", "--state-dir", "--cert", "--key"))])
+def test_options_without_their_value(program, options, tmp_path):
+    """An empty one, as of a variable that is not set, is neither the default nor the folder that the caller is in."""
+    built(getattr(harness, program))
+    for option in options:
+        r = subprocess.run([getattr(harness, program), option, ""], cwd=tmp_path, env={"HOME": str(tmp_path)}, capture_output=True, text=True)
+        assert r.returncode in (2, 64) and r.stderr.endswith("%s needs a value\n" % option), (option, r)
+    assert not os.listdir(tmp_path)
 
 
 class Contexts:

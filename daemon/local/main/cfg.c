@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/base/fd.h"
 #include "proto/base/host.h"
 #include "proto/base/str.h"
 
@@ -230,6 +231,13 @@ static int take_egress_to(struct cfg *c, const char *value)
 	return 0;
 }
 
+static int print(const char *text)
+{
+	int r = fd_print("agentbox-local", text);
+
+	return r < 0 ? r : CFG_DONE;
+}
+
 static int take_option(struct cfg *c, int o, char *arg)
 {
 	uint32_t n = 0;
@@ -293,11 +301,9 @@ static int take_option(struct cfg *c, int o, char *arg)
 	case OPT_EGRESS_TO:
 		return take_egress_to(c, arg);
 	case OPT_VERSION:
-		printf("agentbox-local %s\n", AB_VERSION);
-		return CFG_DONE;
+		return print("agentbox-local " AB_VERSION "\n");
 	case OPT_HELP:
-		fputs(help, stdout);
-		return CFG_DONE;
+		return print(help);
 	default:
 		fputs("agentbox-local: try --help\n", stderr);
 		return -EINVAL;
@@ -328,6 +334,14 @@ static int check(const struct cfg *c)
 	return -EINVAL;
 }
 
+static int no_value(int option)
+{
+	for (const struct option *o = options; o->name; o++)
+		if (o->val == option)
+			fprintf(stderr, "agentbox-local: --%s needs a value\n", o->name);
+	return -EINVAL;
+}
+
 int cfg_parse(int argc, char **argv, struct cfg *ret)
 {
 	struct cfg c = {
@@ -341,7 +355,7 @@ int cfg_parse(int argc, char **argv, struct cfg *ret)
 	int o, r;
 
 	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		r = take_option(&c, o, optarg);
+		r = optarg && !*optarg ? no_value(o) : take_option(&c, o, optarg);
 		if (r)
 			return r;
 	}
