@@ -19,11 +19,13 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-/* journal_size_limit cuts a WAL that grew; secure_delete overwrites tokens of deleted rows. */
+/* journal_size_limit cuts a WAL that grew; secure_delete overwrites tokens of deleted rows. Pages are cached by the kernel, too: cache_size
+ * (KiB) is what a change of many rows may hold beside that, and a scan of all fills it for good. */
 static const char pragmas[] = "PRAGMA locking_mode = EXCLUSIVE;"
 			      "PRAGMA cell_size_check = ON;"
 			      "PRAGMA trusted_schema = OFF;"
 			      "PRAGMA mmap_size = 0;"
+			      "PRAGMA cache_size = -1000;"
 			      "PRAGMA temp_store = MEMORY;"
 			      "PRAGMA secure_delete = FAST;"
 			      "PRAGMA journal_size_limit = 16777216;"
