@@ -215,4 +215,25 @@ TEST(a_restart_keeps_them)
 	world_free(&w);
 }
 
+/* A full disk kept the request id of a claim that was refused, whose sandbox is being ended: a repeat gets another one, also after a restart. */
+TEST(a_refused_claim_is_not_repeated_from_its_row)
+{
+	struct sandbox_warm_entry e = an_entry();
+	struct answer a, b;
+	struct world w;
+
+	warm_world(&w, &e);
+	UNTIL_READY(&w, 2);
+	a = claim(&w, "r1");
+	CHECK(status_ok(&a.st) && a.warm);
+	fake_next(w.fake, FAKE_KILL, 100, FAKE_LOST_BEFORE);
+	CHECK_INT(kill_by_policy(w.core, core_find(w.core, &w.core->accounts[0], a.id), "warm_claim_unwritten"), 0);
+	spin(&w, 100);
+	world_restart(&w);
+	b = claim(&w, "r1");
+	CHECK(status_ok(&b.st));
+	CHECK(!str_eq(a.id, b.id));
+	world_free(&w);
+}
+
 TEST_MAIN()
