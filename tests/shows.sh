@@ -30,7 +30,7 @@ gateway  11 g_shows.py    200 creates of two users at a cloud with 20 places, as
 gateway  11 g_hostile.py  hostile clients of HTTP/2, hostile edges: another client's slowest answer in each flood
 gateway  11 w_run.py      agentboxctl run dies in each of three ways, 100 times each
 warm     13 w_shows.py    claims 20 ms from a cloud, 10,000 over 200 kills, Sandbox.create() of the E2B SDK, a prepare with pip and a server
-servers  12 y_restart.py  20 restarts under 500 clients and 100 of the e2b SDK, 2,000 connects; kill -9 and the watchdog under a stream
+servers  12 y_restart.py  20 restarts under 500 clients and 100 SDKs with every kind of call, 2,000 connects; deaths under streams
 servers  12 y_systemctl.py  the same by `systemctl restart` of the installed packages, under systemd as PID 1
 servers  12 w_page.py     the status page in Chromium, empty, with 1,000 sandboxes and with hostile names: nine screenshots
 servers  12 y_package.py  the Debian packages: two builds are equal, a tarball builds without git, an upgrade under 32 clients
