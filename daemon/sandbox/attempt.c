@@ -428,7 +428,7 @@ static uint64_t posted_ms(const struct attempt *a)
 /* Nothing was made: the cloud said that it failed, and complete lists from within the shortest life it could have do not show it. */
 static bool is_refuted(const struct attempt *a)
 {
-	return a->answered && a->complete_lists >= resolve_lists_needed(a->core->resolve_horizon_ms) &&
+	return a->answered && !a->seen && a->complete_lists >= resolve_lists_needed(a->core->resolve_horizon_ms) &&
 	       clock_boot_ms() < posted_ms(a) + a->lives_ms;
 }
 
@@ -700,7 +700,7 @@ bool sandbox_attempt_makes(struct sandbox_core *core, const struct cloud_sandbox
 		struct attempt *a = list_entry(n, struct attempt, node);
 
 		if (a->req_tag[0] && str_eq(a->req_tag, t.req) && a->kind->makes(a, s->id))
-			return true;
+			return a->seen = true;
 	}
 	return false;
 }

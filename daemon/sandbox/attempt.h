@@ -61,6 +61,7 @@ struct attempt {
 	uint64_t resolve_until_ms;	/* BOOTTIME: nothing can show up after it */
 	struct status lost;		/* why the answer is not known */
 	bool answered;			/* the answer that counts as lost is the cloud's own failure of the only POST */
+	bool seen;			/* somebody else's list or look has shown what it makes */
 	uint64_t lives_ms;		/* lists show what it makes for at least so long; 0 = not known */
 	bool recorded;			/* what it made is in the store */
 	bool closing;			/* close_unknown() is ending it */

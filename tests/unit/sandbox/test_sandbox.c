@@ -393,6 +393,38 @@ TEST(answered_500_with_nothing_made)
 	world_free(&w);
 }
 
+/* … but for what was seen by other lists: that its own do not have it proves nothing then. */
+TEST(answered_500_and_seen_elsewhere)
+{
+	struct create c = a_create("r1");
+	struct answer a;
+	struct world w;
+
+	world_new(&w);
+	fake_next(w.fake, FAKE_CREATE, 1, FAKE_ERR_AFTER);
+	c.timeout_ms = 600000;
+	begin_create(&w, &a, &c);
+	UNTIL(&w, w.fake->n_sandboxes);
+	w.fake->sandboxes[0].hidden = true;
+	(void)do_get(&w, &alice, w.fake->sandboxes[0].id, 0);
+	wait_for(&w, &a);
+	CHECK_INT(a.st.reason, R_OUTCOME_UNKNOWN);
+	UNTIL(&w, !counts(&w).intents);
+	c.deadline_ms = clock_boot_ms() + 10000;
+	a = do_create(&w, &c);
+	CHECK_INT(a.st.reason, R_OUTCOME_UNKNOWN);
+	w.fake->sandboxes[0].hidden = false;
+	spin(&w, 61000);
+	(void)do_list(&w, &alice, (struct sandbox_list){ 0 });
+	UNTIL(&w, core_find(w.core, &w.core->accounts[0], w.fake->sandboxes[0].id));
+	c.deadline_ms = clock_boot_ms() + 10000;
+	a = do_create(&w, &c);
+	CHECK(status_ok(&a.st));
+	CHECK_STR(a.id, w.fake->sandboxes[0].id);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 1);
+	world_free(&w);
+}
+
 TEST(caller_leaves)
 {
 	struct create c;
