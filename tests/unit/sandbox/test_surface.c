@@ -621,6 +621,30 @@ TEST(a_list_after_an_old_end)
 	world_free(&w);
 }
 
+/* A list that was asked for before a snapshot was deleted, and comes after, brings it back to nobody. */
+TEST(a_list_from_before_a_delete)
+{
+	struct sandbox_snapshot_list q = { .page_token = "" };
+	struct answer b, old, a, list;
+	struct world w;
+
+	world_new(&w);
+	b = make(&w);
+	old = do_snapshot(&w, b.id, "old");
+	fake_next(w.fake, FAKE_SNAPSHOTS_LIST, 1, FAKE_HOLD);
+	list = (struct answer){ .w = &w };
+	CHECK(!sandbox_list_snapshots(w.core, CALL(&bob, "", clock_boot_ms() + 3000, &list), &q, on_snapshots, &list.op));
+	spin(&w, 300);
+	a = do_delete(&w, &alice, old.id);
+	CHECK(a.yes && !list.done);
+	w.fake->released = true;
+	wait_for(&w, &list);
+	CHECK(status_ok(&list.st));
+	CHECK_INT(list.n, 0);
+	CHECK_INT(do_snapshots(&w, &bob, "", "", 0, true).n, 0);
+	world_free(&w);
+}
+
 TEST(snapshots)
 {
 	struct answer b, s, a;
